@@ -1,0 +1,39 @@
+"""halfseen: classifiers and completions learned from data with holes.
+
+Public names are imported when they are first used, so that ``import halfseen`` is fast and
+needs none of the heavy libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from halfseen.coding import sparse_encode as sparse_encode
+    from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
+    from halfseen.tilings import Channels as Channels
+    from halfseen.tilings import Patches as Patches
+    from halfseen.tilings import Whole as Whole
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Channels": "halfseen.tilings",
+    "Patches": "halfseen.tilings",
+    "SparseCodingImputer": "halfseen.imputer",
+    "Whole": "halfseen.tilings",
+    "sparse_encode": "halfseen.coding",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])
