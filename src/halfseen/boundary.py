@@ -1,0 +1,146 @@
+"""The border of the package: checks, NaN → `observed`, numpy ↔ torch, devices.
+
+Below this file nothing knows NaN, numpy or pandas: numerical code gets tensors without NaN
+and a boolean tensor `observed`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def choose_device(device: str | torch.device, like: object = None) -> torch.device:
+    """Turn the `device` parameter into a device.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        ``"auto"`` is the device of `like` if that is a tensor, else a GPU if there is one,
+        else the CPU.
+    like : object
+        The data that will be worked on.
+    """
+    if not isinstance(device, str) or device != "auto":
+        try:
+            return torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"device={device!r} cannot be used here ({reason}); pass 'auto', 'cpu' or a "
+                f"device that this torch installation has, such as 'cuda'."
+            ) from error
+    if isinstance(like, Tensor):
+        return like.device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def finite_floats(
+    values: Any, name: str, *, holes: bool = False, device: torch.device | None = None
+) -> Tensor:
+    """Return numbers as a floating-point tensor, checked; NaN only where `holes` allows it.
+
+    float32 and narrower floats become float32, everything else float64. The result may share
+    memory with the input and must not be written to. With `device` it is moved there first,
+    so that the checks run where they are fast.
+    """
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+        if tensor.is_complex():
+            raise ValueError(f"{name} is complex; real numbers were expected.")
+    else:
+        array = _numeric_array(values, name)
+        if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+            array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        if not array.flags.writeable:
+            array = array.copy()
+        tensor = torch.from_numpy(array)
+    tensor = tensor.to(device)
+    narrow = tensor.is_floating_point() and tensor.dtype.itemsize <= 4
+    tensor = tensor.to(torch.float32 if narrow else torch.float64)
+    _check_finite(tensor, name, holes)
+    return tensor
+
+
+def tensors_with_holes(
+    X: Any, name: str = "X", device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return values (0 in the holes) and `observed` of an array in which NaN is a hole."""
+    X = finite_floats(X, name, holes=True, device=device)
+    observed = ~torch.isnan(X)
+    return torch.where(observed, X, 0), observed
+
+
+def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
+    """Return a positive number, or one per row, as a tensor of shape (n_rows,)."""
+    if isinstance(values, numbers.Real):
+        values = torch.full((n_rows,), float(values), dtype=torch.float64)
+    values = finite_floats(values, name).to(like)
+    if values.ndim == 0:
+        values = values.expand(n_rows)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"{name} must be one number or one per row, shape ({n_rows},); got shape "
+            f"{tuple(values.shape)}."
+        )
+    if n_rows and not (values > 0).all():
+        raise ValueError(f"{name} must be positive; got {values.min().item():g}.")
+    return values
+
+
+def like_input(result: Tensor, given: object) -> np.ndarray | Tensor:
+    """Return a result as the caller gave the data: torch on its device, else numpy."""
+    if isinstance(given, Tensor):
+        return result.to(given.device)
+    return result.cpu().numpy()
+
+
+def seed_from(random_state: int | np.random.RandomState | None) -> int:
+    """Turn the `random_state` parameter into a seed without touching global state.
+
+    None is different every time; a RandomState is drawn from.
+    """
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, numbers.Integral) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(
+        f"random_state must be None, a whole number ≥ 0 or a numpy RandomState; got "
+        f"{random_state!r}."
+    )
+
+
+def _numeric_array(values: Any, name: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name} has entries that are not numbers ({error}); encode text and "
+                f"categories as numbers first, holes as NaN."
+            ) from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{name} has dtype {array.dtype}; numbers were expected. Encode text and "
+            f"categories as numbers first, holes as NaN."
+        )
+    if (array.dtype.kind == "f" and array.dtype.itemsize > 8) or array.dtype == np.uint64:
+        array = array.astype(np.float64)
+    return array
+
+
+def _check_finite(tensor: Tensor, name: str, holes: bool) -> None:
+    wrong = torch.isinf(tensor) if holes else ~torch.isfinite(tensor)
+    if not wrong.any():
+        return
+    place = tuple(wrong.nonzero()[0].tolist())
+    value = tensor[place].item()
+    advice = "mark missing values with NaN" if holes else "it must be finite"
+    raise ValueError(f"{name} contains {value} at index {place}; {advice}.")

@@ -1,0 +1,1 @@
+"""Solvers of the masked lasso, one file each; see `halfseen.coding.Solver`."""

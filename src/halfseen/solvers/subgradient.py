@@ -1,0 +1,86 @@
+"""The code step of Caiafa et al. (2021): a sub-gradient step that never crosses zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfseen.coding import MaskedLasso, Solution
+
+
+def subgradient_step(codes: Tensor, gradient: Tensor, step: float) -> Tensor:
+    """Move against the gradient; a coefficient that would change its sign stops at zero.
+
+    A coefficient at zero stays there, so codes only get sparser.
+
+    Parameters
+    ----------
+    codes : Tensor
+    gradient : Tensor
+        Of the whole objective, with the sign of the code as the derivative of its l1 norm.
+        Entries where the code is zero are ignored.
+    step : float
+    """
+    moved = codes - step * gradient
+    return torch.where(codes * moved > 0, moved, 0)
+
+
+@dataclass(frozen=True)
+class SubGradient:
+    """Algorithm 2 of the paper: fixed steps with the no-zero-crossing rule.
+
+    Parameters
+    ----------
+    step : float, optional
+        Step on the gradient of one row's objective. By default 1/L with L the squared
+        spectral norm of the dictionary.
+    random_state : int
+        Seed of the random start (codes cannot start at zero). One draw serves every row, so
+        that the code of a row does not depend on the rows beside it.
+
+    Notes
+    -----
+    The rule removes atoms and never brings one back, so the minimum is in general not
+    reached and a ConvergenceWarning says by how much. The published step sizes act on the
+    gradient of λ1·J1 + λ2·J2 averaged over a batch; one on this gradient is larger by the
+    batch size over 2·λ1·M/N.
+    """
+
+    step: float | None = None
+    random_state: int = 0
+
+    def solve(
+        self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int
+    ) -> Solution:
+        """Take steps from `init`, or from a random start, until the gap is small or stuck."""
+        n_rows, n_atoms = len(problem.X), len(problem.dictionary)
+        codes = self._start(problem, n_rows, n_atoms) if init is None else init.clone()
+        step = self.step
+        if step is None:
+            step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
+        gap = problem.relative_gap(codes)
+        n_iter = torch.zeros(n_rows, dtype=torch.int64, device=codes.device)
+        active = (gap > tol).nonzero().flatten()
+        for _ in range(max_iter):
+            if len(active) == 0:
+                break
+            rows = problem.rows(active)
+            old = codes[active]
+            gradient = rows.alpha[:, None] * old.sign() - rows.residual(old) @ rows.dictionary.T
+            new = subgradient_step(old, gradient, step)
+            codes[active] = new
+            gap[active] = rows.relative_gap(new)
+            n_iter[active] += 1
+            moving = (new != old).any(1)
+            active = active[(gap[active] > tol) & moving]
+        return Solution(codes, gap, n_iter)
+
+    def _start(self, problem: MaskedLasso, n_rows: int, n_atoms: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.random_state)
+        start = torch.randn(n_atoms, generator=generator, dtype=torch.float64).to(problem.X)
+        start = start / problem.dictionary.norm(dim=1) / n_atoms**0.5
+        if problem.positive:
+            start = start.abs()
+        return start.expand(n_rows, n_atoms).clone()

@@ -1,0 +1,304 @@
+import importlib.util
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso
+
+from halfseen import sparse_encode
+from halfseen.coding import MaskedLasso, make_solver
+from halfseen.solvers.coordinate_descent import CoordinateDescent
+from halfseen.solvers.fista import Fista
+
+EXACT = ["cd", "fista"]
+SOLVERS = [*EXACT, "subgradient"]
+
+
+def lasso_codes(X, dictionary, alpha, positive=False):
+    codes = np.zeros((len(X), len(dictionary)))
+    for i, x in enumerate(X):
+        seen = ~np.isnan(x)
+        if seen.any():
+            model = Lasso(
+                alpha / seen.sum(),
+                fit_intercept=False,
+                positive=positive,
+                tol=1e-14,
+                max_iter=1_000_000,
+            )
+            codes[i] = model.fit(dictionary[:, seen].T, x[seen]).coef_
+    return codes
+
+
+def problem_of(X, dictionary, alpha, positive=False):
+    observed = torch.from_numpy(~np.isnan(X))
+    return MaskedLasso(
+        torch.from_numpy(np.nan_to_num(X)),
+        observed,
+        torch.from_numpy(dictionary),
+        torch.full((len(X),), alpha, dtype=torch.float64),
+        positive,
+    )
+
+
+@pytest.mark.parametrize("solver", EXACT)
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("alpha", [0.5, 0.1, 0.02])
+def test_codes_are_those_of_scikit_learn_on_the_observed_columns(
+    masked_rows, solver, positive, alpha
+):
+    X, dictionary = masked_rows()
+    codes = sparse_encode(
+        X, dictionary, alpha, solver=solver, positive=positive, tol=1e-12, max_iter=100_000
+    )
+    np.testing.assert_allclose(codes, lasso_codes(X, dictionary, alpha, positive), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (64, 8), (8, 64), (200, 50)])
+def test_solvers_agree(masked_rows, shape):
+    n_atoms, n_features = shape
+    X, dictionary = masked_rows(n_atoms=n_atoms, n_features=n_features, n_rows=25)
+    problem = problem_of(X, dictionary, 0.05)
+    ours, gap = sparse_encode(X, dictionary, 0.05, solver="cd", tol=1e-10, return_gap=True)
+    theirs = sparse_encode(X, dictionary, 0.05, solver="fista", tol=1e-10, max_iter=200_000)
+    assert gap.max() <= 1e-10
+    objectives = [problem.objective(torch.from_numpy(codes)) for codes in (ours, theirs)]
+    torch.testing.assert_close(*objectives, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(
+        problem.relative_gap(torch.from_numpy(ours)), torch.from_numpy(gap), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_row_has_the_same_code_alone_in_a_batch_and_in_any_order(masked_rows, solver):
+    X, dictionary = masked_rows(n_rows=700)
+    together = sparse_encode(X, dictionary, 0.1, solver=solver, max_iter=500)
+    order = np.random.default_rng(1).permutation(len(X))
+    shuffled = sparse_encode(X[order], dictionary, 0.1, solver=solver, max_iter=500)
+    np.testing.assert_allclose(shuffled, together[order], rtol=0, atol=1e-7)
+    for i in (0, 13, 699):
+        alone = sparse_encode(X[i : i + 1], dictionary, 0.1, solver=solver, max_iter=500)
+        np.testing.assert_allclose(alone[0], together[i], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_stands_in_a_hole_changes_nothing(masked_rows, solver):
+    X, dictionary = masked_rows(n_rows=10)
+    plain = sparse_encode(X, dictionary, 0.1, solver=solver, max_iter=100)
+    holes = np.isnan(X)
+    negative_nan = np.where(holes, -np.nan, X)
+    payload = X.copy()
+    payload.view(np.int64)[holes] |= 12345
+    for other in (negative_nan, payload):
+        np.testing.assert_array_equal(
+            sparse_encode(other, dictionary, 0.1, solver=solver, max_iter=100), plain
+        )
+    problem = problem_of(X, dictionary, 0.1)
+    codes = torch.from_numpy(plain)
+    filled = MaskedLasso(
+        torch.where(problem.observed, problem.X, 1e3), *(problem.observed, problem.dictionary),
+        problem.alpha,
+    )  # fmt: skip
+    torch.testing.assert_close(filled.objective(codes), problem.objective(codes))
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_the_gap_bounds_the_distance_to_the_minimum(masked_rows, solver):
+    X, dictionary = masked_rows()
+    problem = problem_of(X, dictionary, 0.1)
+    best = problem.objective(torch.from_numpy(sparse_encode(X, dictionary, 0.1, tol=1e-14)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for max_iter in (1, 2, 5, 20):
+            codes, gap = sparse_encode(
+                X, dictionary, 0.1, solver=solver, max_iter=max_iter, return_gap=True, tol=1e-10
+            )
+            excess = problem.objective(torch.from_numpy(codes)) - best
+            scale = problem.X.square().sum(1) / 2
+            assert (excess <= torch.from_numpy(gap) * scale + 1e-12).all()
+            assert (excess >= -1e-12).all()
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_alpha_may_differ_from_row_to_row(masked_rows, solver):
+    X, dictionary = masked_rows(n_rows=6)
+    alpha = np.linspace(0.05, 0.5, 6)
+    codes = sparse_encode(X, dictionary, alpha, solver=solver, tol=1e-9)
+    for i in range(6):
+        alone = sparse_encode(X[i : i + 1], dictionary, float(alpha[i]), solver=solver, tol=1e-9)
+        np.testing.assert_allclose(codes[i], alone[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_codes_vanish_exactly_from_the_largest_correlation_on(masked_rows, solver):
+    X, dictionary = masked_rows(n_rows=1)
+    limit = np.abs(dictionary @ np.nan_to_num(X[0])).max()
+    assert not sparse_encode(X, dictionary, limit * 1.0001, solver=solver).any()
+    assert sparse_encode(X, dictionary, limit * 0.99, solver=solver, tol=1e-8).any()
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_rows_without_values_have_the_code_zero(solver):
+    X = np.array([[np.nan, np.nan], [0.0, np.nan], [1.0, 2.0]])
+    codes, gap = sparse_encode(X, np.eye(2), 0.1, solver=solver, return_gap=True)
+    np.testing.assert_allclose(codes, [[0, 0], [0, 0], [0.9, 1.9]], atol=1e-4)
+    assert np.isfinite(gap).all()
+
+
+def test_an_atom_that_is_nowhere_observed_gets_no_weight_even_from_a_start():
+    X = np.array([[1.0, np.nan, np.nan]])
+    start = np.array([[0.3, 5.0, -2.0]])
+    codes = sparse_encode(X, np.eye(3), 0.25, init=start, tol=1e-12)
+    np.testing.assert_allclose(codes, [[0.75, 0, 0]], atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_hard_problems_end_optimal(dtype):
+    """Repeated and opposite atoms, far more atoms than observations, small alpha."""
+    random = np.random.default_rng(0)
+    atoms = random.standard_normal((40, 12))
+    dictionary = np.concatenate([atoms, atoms[:10], -atoms[:10], atoms[:5] * 3]).astype(dtype)
+    X = random.standard_normal((300, 12)).astype(dtype)
+    X[random.random(X.shape) < 0.5] = np.nan
+    tol = 1e-5 if dtype == np.float32 else 1e-9
+    for alpha in (1e-4, 1e-2, 1.0):
+        _, gap = sparse_encode(X, dictionary, alpha, solver="cd", tol=tol, return_gap=True)
+        assert gap.max() <= tol
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_warm_starts_end_at_the_same_codes_in_fewer_steps(masked_rows, solver):
+    X, dictionary = masked_rows()
+    problem = problem_of(X, dictionary, 0.1)
+    engine = make_solver(solver, torch.device("cpu"))
+    cold = engine.solve(problem, None, 1e-10, 100_000)
+    random = torch.Generator().manual_seed(0)
+    anywhere = torch.randn(cold.codes.shape, generator=random, dtype=torch.float64)
+    before = anywhere.clone()
+    warm = engine.solve(problem, anywhere, 1e-10, 100_000)
+    torch.testing.assert_close(warm.codes, cold.codes, rtol=0, atol=1e-4)
+    torch.testing.assert_close(anywhere, before)
+    again = engine.solve(problem, cold.codes, 1e-10, 100_000)
+    assert again.n_iter.sum() == 0 < cold.n_iter.sum()
+
+
+def test_kinds_and_dtypes_come_back_as_they_went_in(masked_rows):
+    X, dictionary = masked_rows(n_rows=5)
+    for dtype in (np.float32, np.float64):
+        codes, gap = sparse_encode(X.astype(dtype), dictionary, 0.1, return_gap=True)
+        assert codes.dtype == gap.dtype == dtype
+        tensor = sparse_encode(torch.from_numpy(X.astype(dtype)), dictionary, 0.1)
+        assert isinstance(tensor, torch.Tensor)
+        np.testing.assert_array_equal(tensor.numpy(), codes)
+    reference = sparse_encode(X, dictionary, 0.1)
+    narrow = sparse_encode(X.astype(np.float32), dictionary, 0.1, tol=1e-6)
+    np.testing.assert_allclose(narrow, sparse_encode(X, dictionary, 0.1, tol=1e-6), atol=1e-4)
+    strided = np.asfortranarray(X)[:, ::-1][:, ::-1]
+    strided.flags.writeable = False
+    np.testing.assert_array_equal(sparse_encode(strided, dictionary, 0.1), reference)
+    np.testing.assert_array_equal(sparse_encode(X.tolist(), dictionary.tolist(), 0.1), reference)
+    integers = sparse_encode([[1, 2]], [[1, 0], [0, 1]], 0.5, tol=1e-12)
+    np.testing.assert_allclose(integers, [[0.5, 1.5]])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_inputs_and_global_random_state_are_untouched(masked_rows, solver):
+    X, dictionary = masked_rows(n_rows=5)
+    init = np.full((5, 30), 0.1)
+    given = [X.copy(), dictionary.copy(), init.copy()]
+    numpy_state, torch_state = np.random.get_state(), torch.get_rng_state()
+    sparse_encode(X, dictionary, 0.1, solver=solver, init=init, max_iter=50)
+    sparse_encode(X, dictionary, 0.1, solver=solver, max_iter=50)
+    for before, after in zip(given, (X, dictionary, init), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert all(
+        np.array_equal(a, b) for a, b in zip(numpy_state, np.random.get_state(), strict=True)
+    )
+    assert torch.equal(torch_state, torch.get_rng_state())
+
+
+def test_calls_from_many_threads_give_the_same_codes(masked_rows):
+    X, dictionary = masked_rows(n_rows=600)
+    expected = sparse_encode(X, dictionary, 0.1, solver="cd")
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [pool.submit(sparse_encode, X, dictionary, 0.1, solver="cd") for _ in range(16)]
+        for job in jobs:
+            np.testing.assert_array_equal(job.result(), expected)
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_one_warning_says_how_many_rows_missed_tol_and_how_far(masked_rows, solver):
+    X, dictionary = masked_rows()
+    X[0] = np.nan
+    with pytest.warns(ConvergenceWarning, match=r"39 of 40 rows .* gap is 0\.\d+.*max_iter") as log:
+        sparse_encode(X, dictionary, 1e-3, solver=solver, max_iter=1, tol=1e-8)
+    assert len(log) == 1
+    assert log[0].filename == __file__
+
+
+def test_without_numba_auto_takes_fista(monkeypatch):
+    assert isinstance(make_solver("auto", torch.device("cpu")), CoordinateDescent)
+    assert isinstance(make_solver("auto", torch.device("cuda")), Fista)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert isinstance(make_solver("auto", torch.device("cpu")), Fista)
+
+
+def test_fista_in_parts_gives_the_codes_of_the_whole(masked_rows, monkeypatch):
+    X, dictionary = masked_rows()
+    whole = sparse_encode(X, dictionary, 0.1, solver="fista")
+    monkeypatch.setattr("halfseen.solvers.fista._ENTRIES_AT_ONCE", 7 * len(dictionary))
+    np.testing.assert_allclose(sparse_encode(X, dictionary, 0.1, solver="fista"), whole, atol=1e-12)
+
+
+GOOD = np.array([[1.0, np.nan, 0.5]])
+ATOMS = np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[1.0, np.inf, 2.0]], ATOMS, 0.1), r"X contains inf at index \(0, 1\).*NaN"),
+        (([["a", "b", "c"]], ATOMS, 0.1), "X has dtype.*numbers were expected"),
+        (([[1.0, "b", None]], ATOMS, 0.1), "X has dtype|not numbers"),
+        (([[1j, 0, 0]], ATOMS, 0.1), "X has dtype complex"),
+        ((np.empty((0, 3)), ATOMS, 0.1), r"rows and columns.*\(0, 3\)"),
+        ((np.empty((3, 0)), ATOMS, 0.1), r"rows and columns.*\(3, 0\)"),
+        (([1.0, 2.0, 3.0], ATOMS, 0.1), r"rows and columns.*\(3,\)"),
+        ((GOOD, np.eye(4), 0.1), r"\(n_atoms, 3\); got shape \(4, 4\)"),
+        ((GOOD, [[1, 0, 0], [0, 0, 0]], 0.1), "1 zero atom.*row 1"),
+        ((GOOD, [[1, np.nan, 0]], 0.1), "dictionary contains nan.*finite"),
+        ((GOOD, ATOMS, -0.1), "alpha must be positive; got -0.1"),
+        ((GOOD, ATOMS, 0), "alpha must be positive; got 0"),
+        ((GOOD, ATOMS, np.nan), "alpha contains nan"),
+        ((GOOD, ATOMS, [0.1, 0.2]), r"one per row, shape \(1,\); got shape \(2,\)"),
+        ((np.float32([[1e30, 0, 0]]), ATOMS, 0.1), "1e\\+30.*overflow in float32"),
+    ],
+)
+def test_bad_data_get_an_error_that_says_what_to_do(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sparse_encode(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"solver": "newton"}, "solver must be 'auto', 'cd'.*'newton'"),
+        ({"tol": -1}, "tol must be"),
+        ({"tol": np.nan}, "tol must be"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"max_iter": 1.5}, "max_iter must be"),
+        ({"init": np.zeros((2, 3))}, r"\(1, 3\); got \(2, 3\)"),
+        ({"init": [[0, np.nan, 0]]}, "init contains nan"),
+        ({"init": [[0, -1, 0]], "positive": True}, "negative codes"),
+        ({"device": "abacus"}, "device='abacus' cannot be used"),
+    ],
+)
+def test_bad_settings_get_an_error_that_says_what_to_do(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sparse_encode(GOOD, ATOMS, 0.1, **settings)

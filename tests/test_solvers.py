@@ -1,0 +1,161 @@
+"""The steps inside the solvers, by hand; what they do on whole problems is in test_coding."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from halfseen import sparse_encode
+from halfseen.coding import MaskedLasso
+from halfseen.solvers.fista import Fista, State, advance, soft_threshold
+from halfseen.solvers.subgradient import SubGradient, subgradient_step
+
+
+def small_problem(positive=False):
+    # One row, its second feature a hole.
+    return MaskedLasso(
+        torch.tensor([[2.0, 0.0, 1.0]], dtype=torch.float64),
+        torch.tensor([[True, False, True]]),
+        torch.tensor([[1.0, 0, 0], [0, 0.6, 0.8]], dtype=torch.float64),
+        torch.tensor([0.5], dtype=torch.float64),
+        positive,
+    )
+
+
+def test_soft_threshold_by_hand():
+    codes = torch.tensor([[-2.0, -0.3, 0.0, 0.4, 3.0]])
+    half = torch.tensor([[0.5]])
+    torch.testing.assert_close(
+        soft_threshold(codes, half), torch.tensor([[-1.5, 0.0, 0.0, 0.0, 2.5]])
+    )
+    torch.testing.assert_close(
+        soft_threshold(codes, half, positive=True), torch.tensor([[0.0, 0.0, 0.0, 0.0, 2.5]])
+    )
+
+
+def test_two_fista_steps_by_hand():
+    # Gradient at 0: (2, 0.8). With L = 2: s1 = ((2 - 0.5)/2, (0.8 - 0.5)/2) = (0.75, 0.15).
+    problem = small_problem()
+    start = State.start(torch.zeros(1, 2, dtype=torch.float64))
+    first, _ = advance(problem, start, 2.0, 1)
+    torch.testing.assert_close(first.codes, torch.tensor([[0.75, 0.15]], dtype=torch.float64))
+    # The first momentum is 0, so the second step starts at s1. Descent there:
+    # (2 - 0.75, 0.8·(1 - 0.8·0.15)) = (1.25, 0.704).
+    second, gap = advance(problem, first, 2.0, 1)
+    expected = torch.tensor([[0.75 + (1.25 - 0.5) / 2, 0.15 + (0.704 - 0.5) / 2]])
+    torch.testing.assert_close(second.codes, expected.double())
+    clock = (1 + np.sqrt(5)) / 2
+    momentum = (clock - 1) / ((1 + np.sqrt(1 + 4 * clock**2)) / 2)
+    ahead = second.codes + momentum * (second.codes - first.codes)
+    torch.testing.assert_close(second.ahead, ahead)
+    torch.testing.assert_close(gap, problem.relative_gap(second.codes))
+    both, _ = advance(problem, start, 2.0, 2)
+    torch.testing.assert_close(both.ahead, ahead)
+
+
+def test_fista_never_keeps_a_momentum_that_leads_uphill():
+    """The restart resets the clock, so the next momentum is that of a first step."""
+    problem = small_problem()
+    far = State(
+        torch.tensor([[1.0, 0.2]], dtype=torch.float64),
+        torch.tensor([[9.0, 9.0]], dtype=torch.float64),  # much too far ahead
+        torch.tensor([[50.0]], dtype=torch.float64),
+    )
+    state, _ = advance(problem, far, 2.0, 1)
+    torch.testing.assert_close(state.clock.item(), (1 + np.sqrt(5)) / 2)
+    torch.testing.assert_close(state.ahead, state.codes)
+
+
+def test_subgradient_step_by_hand():
+    codes = torch.tensor([1.0, 1.0, -1.0, -1.0, 0.0])
+    gradient = torch.tensor([0.5, 3.0, 0.5, -3.0, -7.0])
+    # 1 - 0.25; would cross: 0; -1 - 0.25; would cross: 0; zero stays zero.
+    expected = torch.tensor([0.75, 0.0, -1.25, 0.0, 0.0])
+    torch.testing.assert_close(subgradient_step(codes, gradient, 0.5), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_one_iteration_of_the_papers_rule_on_a_row_with_a_hole():
+    # Residual on the observed features: (2 - 1, 1 - 0.8·0.5) = (1, 0.6); gradient of the
+    # fit: -(1, 0.48), of the l1 norm: 0.5·(1, 1).
+    problem = small_problem()
+    start = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    solution = SubGradient(step=0.1).solve(problem, start, 0.0, 1)
+    expected = torch.tensor([[1.0 - 0.1 * (0.5 - 1.0), 0.5 - 0.1 * (0.5 - 0.48)]])
+    torch.testing.assert_close(solution.codes, expected.double())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_papers_rule_only_gets_sparser_and_ends_no_lower_than_the_minimum(masked_rows):
+    X, dictionary = masked_rows(n_rows=20)
+    counts = [
+        np.count_nonzero(
+            sparse_encode(X, dictionary, 0.2, solver="subgradient", max_iter=n), axis=1
+        )
+        for n in (1, 10, 100, 1000)
+    ]
+    assert all((later <= earlier).all() for earlier, later in itertools.pairwise(counts))
+    codes, gap = sparse_encode(
+        X, dictionary, 0.2, solver="subgradient", max_iter=2000, return_gap=True
+    )
+    problem = MaskedLasso(
+        torch.from_numpy(np.nan_to_num(X)), torch.from_numpy(~np.isnan(X)),
+        torch.from_numpy(dictionary), torch.full((20,), 0.2, dtype=torch.float64),
+    )  # fmt: skip
+    best = torch.from_numpy(sparse_encode(X, dictionary, 0.2, tol=1e-10))
+    excess = problem.objective(torch.from_numpy(codes)) - problem.objective(best)
+    assert (excess >= -1e-9).all()
+    assert (excess <= torch.from_numpy(gap) * problem.X.square().sum(1) / 2 + 1e-9).all()
+
+
+def test_the_papers_rule_finds_the_minimum_from_its_support(masked_rows):
+    X, dictionary = masked_rows(n_rows=20)
+    best = sparse_encode(X, dictionary, 0.2, tol=1e-12)
+    codes = sparse_encode(
+        X, dictionary, 0.2, solver="subgradient", init=best * 1.001, tol=1e-8, max_iter=100_000
+    )
+    np.testing.assert_allclose(codes, best, atol=1e-3)
+
+
+def test_a_solver_object_brings_its_own_settings(masked_rows):
+    X, dictionary = masked_rows(n_rows=10)
+    often = sparse_encode(X, dictionary, 0.1, solver=Fista(check_every=1), tol=1e-3)
+    seldom = sparse_encode(X, dictionary, 0.1, solver=Fista(check_every=200), tol=1e-3)
+    assert not np.array_equal(often, seldom)
+    np.testing.assert_allclose(often, seldom, atol=0.1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("shape", [(70, 20, 30), (1000, 64, 128), (5, 3, 4)])
+def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive):
+    from halfseen.solvers import fista_triton
+
+    n_rows, n_features, n_atoms = shape
+    random = torch.Generator("cuda").manual_seed(0)
+    options = {"generator": random, "device": "cuda"}
+    dictionary = torch.randn(n_atoms, n_features, **options)
+    observed = torch.rand(n_rows, n_features, **options) > 0.5
+    X = torch.randn(n_rows, n_features, **options) * observed
+    problem = MaskedLasso(X, observed, dictionary, 0.1 + torch.rand(n_rows, **options), positive)
+    start = State.start(torch.randn(n_rows, n_atoms, **options).abs() / 10)
+    lipschitz = torch.linalg.matrix_norm(dictionary, 2).square().item()
+    assert fista_triton.fits(dictionary)
+    expected, expected_gap = advance(problem, start, lipschitz, 20)
+    state, gap = fista_triton.advance(problem, start, lipschitz, 20)
+    torch.testing.assert_close(state.codes, expected.codes, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state.ahead, expected.ahead, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state.clock, expected.clock)
+    torch.testing.assert_close(gap, expected_gap, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_cpu_and_gpu_agree(masked_rows):
+    X, dictionary = masked_rows(n_rows=300)
+    host = sparse_encode(X, dictionary, 0.1, device="cpu", tol=1e-10)
+    device = sparse_encode(X, dictionary, 0.1, device="cuda", tol=1e-10, max_iter=100_000)
+    np.testing.assert_allclose(device, host, atol=1e-4)
+    tensor = sparse_encode(torch.from_numpy(X).cuda().float(), dictionary, 0.1, tol=1e-5)
+    assert tensor.is_cuda
+    np.testing.assert_allclose(tensor.cpu().numpy(), host, atol=3e-2)
