@@ -1,0 +1,183 @@
+"""Tilings: how one sample is cut into the vectors (tiles) that the dictionary codes.
+
+A tiling says which features of a flattened sample make up each tile. Cutting is then a
+gather and putting back together an average, whatever the tiling, so that one dense
+dictionary and one solver serve all of them. Samples are laid out as in PyTorch: channels
+first.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+class Tiling(ABC):
+    """Base of all tilings; a subclass says in `layout` which features make up each tile."""
+
+    @abstractmethod
+    def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
+        """Return the positions of each tile's features in the flattened sample.
+
+        Parameters
+        ----------
+        sample_shape : tuple of int
+            Shape of one sample, without the axis of the samples.
+
+        Returns
+        -------
+        layout : int64 Tensor of shape (n_tiles, n_tile_features)
+            Every feature of the sample is in at least one tile, at most once in each.
+        """
+
+    def split(self, X: Array) -> Array:
+        """Cut samples into tiles.
+
+        Parameters
+        ----------
+        X : array or Tensor of shape (n_samples, *sample_shape)
+
+        Returns
+        -------
+        tiles : array or Tensor of shape (n_samples, n_tiles, n_tile_features)
+        """
+        if X.ndim < 2:
+            raise ValueError(
+                f"{self} cuts samples of shape (n_samples, ...); got shape {tuple(X.shape)}."
+            )
+        layout = self.layout(tuple(X.shape[1:]))
+        flat = X.reshape(len(X), math.prod(X.shape[1:]))
+        if isinstance(X, Tensor):
+            return flat[:, layout.to(X.device)]
+        return flat[:, layout.numpy()]
+
+    def merge(self, tiles: Array, sample_shape: tuple[int, ...]) -> Array:
+        """Put tiles back together; where several tiles hold a feature it is their mean.
+
+        Parameters
+        ----------
+        tiles : array or Tensor of shape (n_samples, n_tiles, n_tile_features)
+        sample_shape : tuple of int
+
+        Returns
+        -------
+        X : array or Tensor of shape (n_samples, *sample_shape)
+            ``merge(split(X), X.shape[1:])`` is X.
+        """
+        if not isinstance(tiles, Tensor):
+            return self.merge(torch.from_numpy(np.asarray(tiles)), sample_shape).numpy()
+        sample_shape = tuple(sample_shape)
+        layout = self.layout(sample_shape)
+        if tiles.ndim != 3 or tiles.shape[1:] != layout.shape:
+            raise ValueError(
+                f"{self} makes {layout.shape[0]} tiles of {layout.shape[1]} features from a "
+                f"sample of shape {sample_shape}, so tiles of shape (n_samples, "
+                f"{layout.shape[0]}, {layout.shape[1]}) were expected; got {tuple(tiles.shape)}."
+            )
+        n_features = math.prod(sample_shape)
+        total = tiles.new_zeros(len(tiles), n_features)
+        # One tile at a time: no feature is written twice at once, so the sum has one order.
+        for tile, positions in enumerate(layout.to(tiles.device)):
+            total.index_add_(1, positions, tiles[:, tile])
+        holders = torch.bincount(layout.flatten(), minlength=n_features).to(total)
+        return (total / holders).reshape(len(tiles), *sample_shape)
+
+
+@dataclass(frozen=True)
+class Whole(Tiling):
+    """The whole sample is one tile (in the paper: MNIST)."""
+
+    def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
+        """Return the positions of each tile's features, see `Tiling.layout`."""
+        return torch.arange(math.prod(sample_shape))[None]
+
+
+@dataclass(frozen=True)
+class Channels(Tiling):
+    """One tile per channel, all coded with one dictionary (in the paper: CIFAR-10)."""
+
+    def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
+        """Return the positions of each tile's features, see `Tiling.layout`."""
+        if len(sample_shape) < 2:
+            raise ValueError(
+                f"Channels() needs samples of shape (channels, ...), such as (3, 32, 32); got "
+                f"{sample_shape}."
+            )
+        return torch.arange(math.prod(sample_shape)).reshape(sample_shape[0], -1)
+
+
+@dataclass(frozen=True)
+class Patches(Tiling):
+    """Overlapping patches through all channels; windows of a signal are the 1-D case.
+
+    Parameters
+    ----------
+    size : int or tuple of int
+        Extent of a patch along each axis but the channels. A tuple of two is for images, of
+        one for signals: ``(16,)``. An int is a square for images.
+    stride : int or tuple of int
+        Distance between patches, at most `size`. Where the last one would stick out, it is
+        moved back to end at the edge, so that every feature is in a patch.
+    """
+
+    size: int | tuple[int, ...]
+    stride: int | tuple[int, ...] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _extents(self.size, 2, "size"))
+        object.__setattr__(self, "stride", _extents(self.stride, len(self.size), "stride"))
+        if any(stride > size for size, stride in zip(self.size, self.stride, strict=True)):
+            raise ValueError(
+                f"stride {self.stride} is larger than size {self.size}: features between the "
+                f"patches would be lost. Use a stride of at most the size."
+            )
+
+    def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
+        """Return the positions of each tile's features, see `Tiling.layout`."""
+        n_axes = len(self.size)
+        if len(sample_shape) not in (n_axes, n_axes + 1):
+            raise ValueError(
+                f"{self} needs samples with {n_axes} axes, or {n_axes + 1} with channels "
+                f"first; got samples of shape {sample_shape}."
+            )
+        extents = sample_shape[-n_axes:]
+        if any(size > extent for size, extent in zip(self.size, extents, strict=True)):
+            raise ValueError(f"{self} does not fit into samples of shape {sample_shape}.")
+        return _patch_layout(self.size, self.stride, tuple(sample_shape))
+
+
+@cache
+def _patch_layout(
+    size: tuple[int, ...], stride: tuple[int, ...], sample_shape: tuple[int, ...]
+) -> Tensor:
+    n_axes = len(size)
+    positions = torch.arange(math.prod(sample_shape)).reshape(-1, *sample_shape[-n_axes:])
+    for axis in range(n_axes):
+        extent = sample_shape[-n_axes + axis]
+        last = extent - size[axis]
+        starts = torch.tensor(sorted({*range(0, last + 1, stride[axis]), last}))
+        inside = starts[:, None] + torch.arange(size[axis])  # (n_starts, size)
+        # The patched axis becomes two: which patch, where in it. The latter goes last.
+        positions = positions[(slice(None),) * (1 + axis) + (inside,)].movedim(axis + 2, -1)
+    # (channels, patches of axis 1, ..., within axis 1, ...) -> (patches, channels × within)
+    positions = positions.movedim(0, n_axes)
+    return positions.reshape(math.prod(positions.shape[:n_axes]), -1)
+
+
+def _extents(given: int | tuple[int, ...], n_axes: int, name: str) -> tuple[int, ...]:
+    extents = (given,) * n_axes if isinstance(given, int) else tuple(given)
+    wrong = any(isinstance(e, bool) or not isinstance(e, int) or e < 1 for e in extents)
+    if wrong or not extents or (name == "stride" and len(extents) != n_axes):
+        raise ValueError(
+            f"{name} must be a whole number ≥ 1 or a tuple of them, one per axis; got {given!r}."
+        )
+    return extents
