@@ -1,0 +1,94 @@
+"""The objective of Caiafa et al. (2021), per sample: J0 + λ1·J1 + λ2·J2.
+
+All scaling is defined here and nowhere else, after the text of the paper:
+
+- J0: cross-entropy of the network on the reconstruction,
+- J1 = (M/N)·‖observed ⊙ (x − reconstruction)‖², M of N features observed,
+- J2 = ‖codes‖₁/N.
+
+The authors' public code differs: it divides J1 by the observed fraction instead of
+multiplying by it and scales J2 otherwise, so values of λ do not carry over.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def classification_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return J0 of each sample.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n_samples, n_classes)
+    labels : int64 Tensor of shape (n_samples,)
+    """
+    return F.cross_entropy(scores, labels, reduction="none")
+
+
+def reconstruction_loss(X: Tensor, observed: Tensor, reconstruction: Tensor) -> Tensor:
+    """Return J1 of each sample.
+
+    Parameters
+    ----------
+    X : Tensor of shape (n_samples, *sample_shape)
+        Values in holes do not matter, as long as they are finite.
+    observed : bool Tensor of the same shape
+    reconstruction : Tensor of the same shape
+    """
+    residual = ((X - reconstruction) * observed).flatten(1)
+    return observed.flatten(1).to(X.dtype).mean(1) * residual.square().sum(1)
+
+
+def sparsity_loss(codes: Tensor, n_features: int) -> Tensor:
+    """Return J2 of each sample.
+
+    Parameters
+    ----------
+    codes : Tensor of shape (n_samples, ...)
+        All codes of a sample, of one tile or several.
+    n_features : int
+        N, of the whole sample.
+    """
+    return codes.flatten(1).abs().sum(1) / n_features
+
+
+def total_loss(
+    scores: Tensor,
+    labels: Tensor,
+    X: Tensor,
+    observed: Tensor,
+    reconstruction: Tensor,
+    codes: Tensor,
+    lambda_rec: float,
+    lambda_l1: float,
+) -> Tensor:
+    """Return the mean of J0 + λ1·J1 + λ2·J2 over the samples."""
+    return (
+        classification_loss(scores, labels)
+        + lambda_rec * reconstruction_loss(X, observed, reconstruction)
+        + lambda_l1 * sparsity_loss(codes, X[0].numel())
+    ).mean()
+
+
+def lasso_alpha(observed: Tensor, lambda_rec: float, lambda_l1: float) -> Tensor:
+    """Return for each sample the alpha whose lasso has the codes that minimise λ1·J1 + λ2·J2.
+
+    λ1·(M/N)·‖r‖² + (λ2/N)·‖s‖₁ is 2·λ1·M/N times ½‖r‖² + alpha·‖s‖₁ with
+    alpha = λ2 / (2·λ1·M). Tiles that do not overlap add up, so all tiles of a sample share
+    its alpha. A sample without observed features has the code zero for any alpha and gets
+    that of one feature.
+
+    Parameters
+    ----------
+    observed : bool Tensor of shape (n_samples, *sample_shape)
+    lambda_rec, lambda_l1 : float
+        λ1 and λ2, positive.
+    """
+    if not (lambda_rec > 0 and lambda_l1 > 0):
+        raise ValueError(
+            f"lambda_rec and lambda_l1 must be positive; got {lambda_rec!r} and {lambda_l1!r}."
+        )
+    n_observed = observed.flatten(1).sum(1).clamp(min=1)
+    return lambda_l1 / (2 * lambda_rec * n_observed)
