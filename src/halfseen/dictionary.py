@@ -1,0 +1,139 @@
+"""Learning a dictionary from tiles with holes, one mini-batch after the other.
+
+Each step codes a mini-batch with the dictionary so far and then lowers
+½‖observed ⊙ (X − S·dictionary)‖² by the minimiser of a separable quadratic upper bound. For
+entry (j, m) of the dictionary the bound's curvature is Σ_i observed_im·|s_ij|·‖s_i‖₁ (put
+the weights |s_ij|/‖s_i‖₁ into Jensen's inequality), so a step needs no learning rate and,
+on its own batch, cannot raise the error.
+
+Two schedules make it find good dictionaries: alpha starts several times larger and falls to
+its value over the first part of the steps, and after that steps get shorter, which averages
+over the batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfseen.coding import MaskedLasso, Solver
+
+_FIRST_ALPHA = 6.0  # in units of the final alpha
+_ANNEALED_SHARE = 0.6  # of the steps, until alpha has its final value
+_MEMORY = 0.9  # of the curvature, from one step to the next
+_AVERAGED_STEPS = 20  # full-length steps that shrinking starts from
+_IDLE_STEPS = 20  # an atom that no code has used for so long is replaced
+_CODING_TOL = 1e-2
+_CODING_ITER = 1_000
+
+
+@dataclass(frozen=True)
+class DictionaryState:
+    """A dictionary that is being learned.
+
+    Attributes
+    ----------
+    dictionary : Tensor of shape (n_atoms, n_features)
+        Atoms of norm 1.
+    curvature : Tensor of shape (n_atoms, n_features)
+        Moving average over the batches.
+    idle : int64 Tensor of shape (n_atoms,)
+        Steps since a code used the atom.
+    n_steps : int
+        Steps taken so far.
+    """
+
+    dictionary: Tensor
+    curvature: Tensor
+    idle: Tensor
+    n_steps: int = 0
+
+    def to(self, target: Tensor | torch.device) -> DictionaryState:
+        """Return the same state on another device or, with a tensor, also of its dtype."""
+        device = target.device if isinstance(target, Tensor) else target
+        return replace(
+            self,
+            dictionary=self.dictionary.to(target),
+            curvature=self.curvature.to(target),
+            idle=self.idle.to(device),
+        )
+
+
+def start_dictionary(
+    n_atoms: int, n_features: int, like: Tensor, generator: torch.Generator
+) -> DictionaryState:
+    """Return random atoms, of the dtype and on the device of `like`."""
+    atoms = torch.randn((n_atoms, n_features), generator=generator, dtype=torch.float64).to(like)
+    return DictionaryState(
+        dictionary=atoms / atoms.norm(dim=1, keepdim=True),
+        curvature=torch.zeros_like(atoms),
+        idle=torch.zeros(n_atoms, dtype=torch.int64, device=like.device),
+    )
+
+
+def learn_step(
+    state: DictionaryState,
+    X: Tensor,
+    observed: Tensor,
+    alpha: float,
+    horizon: int,
+    solver: Solver,
+    positive: bool = False,
+) -> DictionaryState:
+    """Improve the dictionary on one mini-batch.
+
+    Parameters
+    ----------
+    state : DictionaryState
+    X : Tensor of shape (n_rows, n_features)
+        Centred values, 0 in the holes.
+    observed : bool Tensor of shape (n_rows, n_features)
+    alpha : float
+        Weight of the l1 norm once annealing is over.
+    horizon : int
+        Number of steps that are planned; the schedules follow it.
+    solver : Solver
+    positive : bool
+        Restrict codes to s ≥ 0.
+    """
+    annealed = _ANNEALED_SHARE * horizon
+    now = alpha * max(1.0, _FIRST_ALPHA ** (1 - state.n_steps / annealed))
+    late = max(0.0, state.n_steps - annealed)
+    length = _AVERAGED_STEPS / (_AVERAGED_STEPS + late)
+
+    problem = MaskedLasso(X, observed, state.dictionary, X.new_full((len(X),), now), positive)
+    codes = solver.solve(problem, None, _CODING_TOL, _CODING_ITER).codes
+    residual = problem.residual(codes)
+    size = codes.abs()
+    here = (size * size.sum(1, keepdim=True)).T @ observed.to(X.dtype)
+    averaged = here if state.n_steps == 0 else torch.lerp(here, state.curvature, _MEMORY)
+    bound = torch.maximum(here, averaged)
+    step = torch.where(here > 0, codes.T @ residual / bound, 0)
+    idle = torch.where((codes != 0).any(0), 0, state.idle + 1)
+    moved = DictionaryState(
+        _unit_norm(state.dictionary + length * step, state.dictionary),
+        averaged,
+        idle,
+        state.n_steps + 1,
+    )
+    return _replace_idle_atoms(moved, residual)
+
+
+def _unit_norm(atoms: Tensor, fallback: Tensor) -> Tensor:
+    norms = atoms.norm(dim=1, keepdim=True)
+    return torch.where(norms > 0, atoms / norms, fallback)
+
+
+def _replace_idle_atoms(state: DictionaryState, residual: Tensor) -> DictionaryState:
+    """Put the worst-fitted rows of the batch in the place of atoms that nobody uses."""
+    idle = (state.idle >= _IDLE_STEPS).nonzero().flatten()
+    worst = residual.square().sum(1).argsort(descending=True, stable=True)[: len(idle)]
+    idle = idle[: len(worst)]
+    if len(idle) == 0:
+        return state
+    dictionary, counter = state.dictionary.clone(), state.idle.clone()
+    dictionary[idle] = _unit_norm(residual[worst], dictionary[idle])
+    counter[idle] = 0
+    return replace(state, dictionary=dictionary, idle=counter)

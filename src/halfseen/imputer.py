@@ -1,0 +1,399 @@
+"""`SparseCodingImputer`: completes samples with a dictionary learned from samples with holes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from halfseen.boundary import choose_device, seed_from, tensors_with_holes
+from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
+from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
+from halfseen.tilings import Tiling, Whole
+
+_DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
+_ENTRIES_AT_ONCE = 2**26  # of tiles and codes that are in work together, in `transform`
+
+
+class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Complete samples by sparse coding with a dictionary learned from incomplete samples.
+
+    Every sample is cut into tiles, every tile is approximated on its observed features by
+    few atoms of one dictionary, and the approximation fills the holes. Nothing is filled in
+    before learning. New samples are completed without refitting, each on its own.
+
+    Parameters
+    ----------
+    n_atoms : int, optional
+        Atoms of the dictionary; by default as many as a tile has features.
+    tiling : Tiling, optional
+        How a sample is cut: ``Whole()`` (default), ``Channels()`` or ``Patches(size, stride)``.
+    alpha : float, optional
+        Weight of the l1 norm in ½‖observed ⊙ (x − s·dictionary)‖² + alpha·‖s‖₁. By default
+        half the root mean square of the centred observed values.
+    positive : bool
+        Restrict codes to s ≥ 0.
+    n_steps : int
+        Mini-batches that `fit` learns from. `partial_fit` follows the same schedule, one
+        mini-batch after the other, and goes on with ever smaller steps after its end.
+    batch_size : int
+        Tiles in a mini-batch.
+    tol : float
+        Relative duality gap at which a tile's code is finished, see `sparse_encode`.
+    device : str or torch.device
+        Where to compute; ``"auto"`` takes a GPU if there is one.
+    random_state : int, RandomState or None
+        Seed of the first dictionary and of the order of the mini-batches. None is different
+        every time. The global random state is neither used nor changed.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_atoms, n_tile_features)
+        The dictionary; atoms have norm 1.
+    mean_ : ndarray of the shape of one sample
+        Means of the observed values.
+    alpha_ : float
+        The alpha in use.
+    n_steps_ : int
+        Mini-batches learned from.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If X had column names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from halfseen import SparseCodingImputer
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> holes = np.random.default_rng(0).random(X.shape) < 0.5
+    >>> imputer = SparseCodingImputer(random_state=0).fit(np.where(holes, np.nan, X))
+    >>> completed = imputer.transform(np.where(holes, np.nan, X))
+    >>> bool(np.isnan(completed).any())
+    False
+    """
+
+    def __init__(
+        self,
+        n_atoms: int | None = None,
+        tiling: Tiling | None = None,
+        alpha: float | None = None,
+        *,
+        positive: bool = False,
+        n_steps: int = 600,
+        batch_size: int = 512,
+        tol: float = 1e-4,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.n_atoms = n_atoms
+        self.tiling = tiling
+        self.alpha = alpha
+        self.positive = positive
+        self.n_steps = n_steps
+        self.batch_size = batch_size
+        self.tol = tol
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X, y=None) -> SparseCodingImputer:
+        """Learn means and dictionary.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+            NaN marks a hole. Every feature must be observed in some sample.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        values = self._checked(X)
+        layout = self._checked_layout(values.shape[1:])
+        moments = _Moments.of(values)
+        moments.require_every_feature()
+        device = choose_device(self.device)
+        centred, observed = tensors_with_holes(moments.centred(values), device=device)
+        generator = torch.Generator().manual_seed(seed_from(self.random_state))
+        state = self._start(layout, centred, generator)
+        batches = _shuffled_batches(
+            len(values) * len(layout), self.batch_size, self.n_steps, generator
+        )
+        state = self._learn(state, centred, observed, layout, batches, moments)
+        return self._publish(X, state, moments)
+
+    def partial_fit(self, X, y=None) -> SparseCodingImputer:
+        """Go on learning from one more part of a stream, in the order of its rows.
+
+        The first call takes the shape of the samples and starts the dictionary. Features
+        that no part has shown yet are an error in `transform`, not here.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        values = self._checked(X)
+        layout = self._checked_layout(values.shape[1:])
+        moments = _Moments.of(values)
+        going_on = hasattr(self, "_state")
+        if going_on:
+            self._check_sample(X, values)
+            moments = self._moments.merged(moments)
+        device = choose_device(self.device)
+        centred, observed = tensors_with_holes(moments.centred(values), device=device)
+        if going_on:
+            state = self._state.to(centred)
+        else:
+            generator = torch.Generator().manual_seed(seed_from(self.random_state))
+            state = self._start(layout, centred, generator)
+        batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
+        state = self._learn(state, centred, observed, layout, batches, moments)
+        return self._publish(X, state, moments)
+
+    def transform(self, X) -> np.ndarray:
+        """Fill the holes; observed values are kept as they are.
+
+        A sample without any observed value gets the means.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+
+        Returns
+        -------
+        completed : ndarray of the shape of X
+        """
+        values = self._checked_new(X)
+        completed = values.copy()
+        for some, codes in self._coded_parts(values):
+            reconstruction = self._reconstruct(codes, values.dtype)
+            completed[some] = np.where(np.isnan(values[some]), reconstruction, values[some])
+        return completed
+
+    def encode(self, X) -> np.ndarray:
+        """Return the sparse codes of the centred samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+
+        Returns
+        -------
+        codes : ndarray of shape (n_samples, n_atoms) or (n_samples, n_tiles, n_atoms)
+            With an axis for the tiles if a sample has several.
+        """
+        values = self._checked_new(X)
+        codes = np.concatenate([codes.cpu().numpy() for _, codes in self._coded_parts(values)])
+        return codes[:, 0] if codes.shape[1] == 1 else codes
+
+    def inverse_transform(self, codes) -> np.ndarray:
+        """Return the reconstructions that codes stand for, holes and observed values alike.
+
+        Parameters
+        ----------
+        codes : array of shape (n_samples, n_atoms) or (n_samples, n_tiles, n_atoms)
+            As `encode` returns them.
+
+        Returns
+        -------
+        reconstruction : ndarray of shape (n_samples, *sample_shape)
+        """
+        check_is_fitted(self, "components_")
+        codes = check_array(codes, dtype=[np.float64, np.float32], allow_nd=True)
+        n_tiles, n_atoms = len(self._checked_layout(self.mean_.shape)), len(self.components_)
+        expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
+        if codes.shape[1:] != expected:
+            raise ValueError(
+                f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; "
+                f"got {codes.shape}. Pass what encode() returned."
+            )
+        tiled = torch.from_numpy(codes.reshape(len(codes), n_tiles, n_atoms))
+        return self._reconstruct(tiled, codes.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _checked(self, X) -> np.ndarray:
+        return check_array(
+            X,
+            dtype=[np.float64, np.float32],
+            allow_nd=True,
+            ensure_all_finite="allow-nan",
+            estimator=self,
+            input_name="X",
+        )
+
+    def _checked_new(self, X) -> np.ndarray:
+        check_is_fitted(self, "components_")
+        values = self._checked(X)
+        self._check_sample(X, values)
+        self._moments.require_every_feature()
+        return values
+
+    def _check_sample(self, X, values: np.ndarray) -> None:
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if values.shape[1:] != self.mean_.shape:
+            raise ValueError(
+                f"samples of shape {self.mean_.shape} were learned; got samples of shape "
+                f"{values.shape[1:]}."
+            )
+
+    def _checked_layout(self, sample_shape: tuple[int, ...]) -> Tensor:
+        for name in ("n_atoms", "n_steps", "batch_size"):
+            value = getattr(self, name)
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not (whole and value >= 1) and not (name == "n_atoms" and value is None):
+                raise ValueError(f"{name} must be a whole number ≥ 1; got {value!r}.")
+        if self.alpha is not None and not (
+            isinstance(self.alpha, numbers.Real) and 0 < self.alpha < math.inf
+        ):
+            raise ValueError(f"alpha must be a positive number or None; got {self.alpha!r}.")
+        if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
+            raise ValueError(f"tol must be a number ≥ 0; got {self.tol!r}.")
+        if self.tiling is not None and not isinstance(self.tiling, Tiling):
+            raise ValueError(
+                f"tiling must be None or a tiling such as Whole(), Channels() or Patches(8, 4); "
+                f"got {self.tiling!r}."
+            )
+        return self._tiling().layout(tuple(sample_shape))
+
+    def _tiling(self) -> Tiling:
+        return Whole() if self.tiling is None else self.tiling
+
+    def _start(self, layout: Tensor, like: Tensor, generator: torch.Generator) -> DictionaryState:
+        n_features = layout.shape[1]
+        return start_dictionary(self.n_atoms or n_features, n_features, like, generator)
+
+    def _learn(self, state, centred, observed, layout, batches, moments) -> DictionaryState:
+        solver = make_solver("auto", centred.device)
+        alpha = self._alpha(moments)
+        flat, seen = centred.flatten(1), observed.flatten(1)
+        layout = layout.to(centred.device)
+        for batch in batches:
+            batch = batch.to(centred.device)
+            where = (batch // len(layout))[:, None], layout[batch % len(layout)]
+            state = learn_step(
+                state, flat[where], seen[where], alpha, self.n_steps, solver, self.positive
+            )
+        return state
+
+    def _alpha(self, moments: _Moments) -> float:
+        if self.alpha is not None:
+            return float(self.alpha)
+        # Constant data need no atoms, for which any alpha does.
+        return _DEFAULT_ALPHA * moments.root_mean_square() or 1.0
+
+    def _publish(self, X, state: DictionaryState, moments: _Moments) -> SparseCodingImputer:
+        """Set what was learned, all of it at the end, so that a failure leaves nothing behind."""
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self._state = state.to(torch.device("cpu"))
+        self._moments = moments
+        self.components_ = self._state.dictionary.numpy()
+        self.mean_ = moments.mean.astype(self.components_.dtype)
+        self.alpha_ = self._alpha(moments)
+        self.n_steps_ = state.n_steps
+        return self
+
+    def _coded_parts(self, values: np.ndarray) -> Iterator[tuple[slice, Tensor]]:
+        """Code samples in parts that fit into memory: which samples, their codes."""
+        layout = self._checked_layout(values.shape[1:])
+        device = choose_device(self.device)
+        solver = make_solver("auto", device)
+        dictionary = torch.from_numpy(self.components_.astype(values.dtype)).to(device)
+        per_sample = len(layout) * (layout.shape[1] + len(dictionary))
+        n_at_once = max(1, _ENTRIES_AT_ONCE // per_sample)
+        gaps = []
+        for start in range(0, len(values), n_at_once):
+            some = slice(start, start + n_at_once)
+            centred, observed = tensors_with_holes(
+                self._moments.centred(values[some]), device=device
+            )
+            tiling = self._tiling()
+            tiles = tiling.split(centred).flatten(0, 1)
+            seen = tiling.split(observed).flatten(0, 1)
+            alpha = tiles.new_full((len(tiles),), self.alpha_)
+            problem = MaskedLasso(tiles, seen, dictionary, alpha, self.positive)
+            solution = solver.solve(problem, None, self.tol, MAX_ITER)
+            gaps.append(solution.gap)
+            yield some, solution.codes.reshape(-1, len(layout), len(dictionary))
+        warn_if_unfinished(torch.cat(gaps), self.tol)
+
+    def _reconstruct(self, codes: Tensor, kind: np.dtype) -> np.ndarray:
+        """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples."""
+        dictionary = torch.from_numpy(self.components_).to(codes)
+        tiles = codes @ dictionary
+        merged = self._tiling().merge(tiles, self.mean_.shape).cpu().numpy()
+        return (merged + self.mean_).astype(kind, copy=False)
+
+
+def _shuffled_batches(
+    n_rows: int, batch_size: int, n_batches: int, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """Yield `n_batches` of row numbers, passing over all rows in a new order again and again."""
+
+    def endless() -> Iterator[Tensor]:
+        while True:
+            order = torch.randperm(n_rows, generator=generator)
+            for batch in order.split(batch_size):
+                if len(batch) == min(batch_size, n_rows):
+                    yield batch
+
+    return itertools.islice(endless(), n_batches)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Observed count and mean of each feature, and the sum of all squared deviations."""
+
+    count: np.ndarray
+    mean: np.ndarray  # 0 where nothing was observed
+    square_sum: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> _Moments:
+        count = (~np.isnan(values)).sum(0)
+        mean = np.nansum(values, 0, dtype=np.float64) / np.maximum(count, 1)
+        return cls(count, mean, float(np.nansum(np.square(values - mean))))
+
+    def merged(self, other: _Moments) -> _Moments:
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        difference = np.where(self.count > 0, other.mean - self.mean, other.mean)
+        between = np.square(other.mean - self.mean) * self.count * share
+        return _Moments(
+            count,
+            np.where(other.count > 0, self.mean + difference * share, self.mean),
+            self.square_sum + other.square_sum + float(between.sum()),
+        )
+
+    def centred(self, values: np.ndarray) -> np.ndarray:
+        return values - self.mean.astype(values.dtype)
+
+    def root_mean_square(self) -> float:
+        return math.sqrt(self.square_sum / max(int(self.count.sum()), 1))
+
+    def require_every_feature(self) -> None:
+        never = np.argwhere(self.count == 0)
+        if len(never):
+            first = int(never[0, 0]) if never.shape[1] == 1 else tuple(never[0].tolist())
+            raise ValueError(
+                f"{len(never)} feature(s) of X are never observed, the first is {first}; remove "
+                f"them or add samples in which they are observed."
+            )
