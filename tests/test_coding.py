@@ -190,7 +190,7 @@ def test_warm_starts_end_at_the_same_codes_in_fewer_steps(masked_rows, solver):
 def test_kinds_and_dtypes_come_back_as_they_went_in(masked_rows):
     X, dictionary = masked_rows(n_rows=5)
     for dtype in (np.float32, np.float64):
-        codes, gap = sparse_encode(X.astype(dtype), dictionary, 0.1, return_gap=True)
+        codes, gap = sparse_encode(X.astype(dtype), dictionary, 0.1, return_gap=True, device="cpu")
         assert codes.dtype == gap.dtype == dtype
         tensor = sparse_encode(torch.from_numpy(X.astype(dtype)), dictionary, 0.1)
         assert isinstance(tensor, torch.Tensor)

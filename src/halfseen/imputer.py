@@ -121,15 +121,14 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         layout = self._checked_layout(values.shape[1:])
         moments = _Moments.of(values)
         moments.require_every_feature()
-        device = choose_device(self.device)
-        centred, observed = tensors_with_holes(moments.centred(values), device=device)
+        centred, observed = self._working_tensors(values, moments)
         generator = torch.Generator().manual_seed(seed_from(self.random_state))
         state = self._start(layout, centred, generator)
         batches = _shuffled_batches(
             len(values) * len(layout), self.batch_size, self.n_steps, generator
         )
         state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, state, moments)
+        return self._publish(X, values.dtype, state, moments)
 
     def partial_fit(self, X, y=None) -> SparseCodingImputer:
         """Go on learning from one more part of a stream, in the order of its rows.
@@ -153,8 +152,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         if going_on:
             self._check_sample(X, values)
             moments = self._moments.merged(moments)
-        device = choose_device(self.device)
-        centred, observed = tensors_with_holes(moments.centred(values), device=device)
+        centred, observed = self._working_tensors(values, moments)
         if going_on:
             state = self._state.to(centred)
         else:
@@ -162,7 +160,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             state = self._start(layout, centred, generator)
         batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
         state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, state, moments)
+        return self._publish(X, values.dtype, state, moments)
 
     def transform(self, X) -> np.ndarray:
         """Fill the holes; observed values are kept as they are.
@@ -277,6 +275,14 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def _tiling(self) -> Tiling:
         return Whole() if self.tiling is None else self.tiling
 
+    def _working_tensors(self, values: np.ndarray, moments: _Moments) -> tuple[Tensor, Tensor]:
+        """Return what is learned from: centred values, 0 in the holes, and `observed`."""
+        centred, observed = tensors_with_holes(
+            moments.centred(values), device=choose_device(self.device)
+        )
+        # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
+        return (centred.float() if centred.is_cuda else centred), observed
+
     def _start(self, layout: Tensor, like: Tensor, generator: torch.Generator) -> DictionaryState:
         n_features = layout.shape[1]
         return start_dictionary(self.n_atoms or n_features, n_features, like, generator)
@@ -300,13 +306,13 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         # Constant data need no atoms, for which any alpha does.
         return _DEFAULT_ALPHA * moments.root_mean_square() or 1.0
 
-    def _publish(self, X, state: DictionaryState, moments: _Moments) -> SparseCodingImputer:
+    def _publish(self, X, kind, state: DictionaryState, moments) -> SparseCodingImputer:
         """Set what was learned, all of it at the end, so that a failure leaves nothing behind."""
         validate_data(self, X, reset=True, skip_check_array=True)
         self._state = state.to(torch.device("cpu"))
         self._moments = moments
-        self.components_ = self._state.dictionary.numpy()
-        self.mean_ = moments.mean.astype(self.components_.dtype)
+        self.components_ = self._state.dictionary.numpy().astype(kind)
+        self.mean_ = moments.mean.astype(kind)
         self.alpha_ = self._alpha(moments)
         self.n_steps_ = state.n_steps
         return self
