@@ -265,12 +265,13 @@ def _check_settings(tol: float, max_iter: int) -> None:
 
 
 def _check_range(problem: MaskedLasso) -> None:
-    squares = problem.X.square().sum(1)
-    if not torch.isfinite(squares).all():
-        raise ValueError(
-            f"X has values up to {problem.X.abs().max().item():g}, whose squares overflow in "
-            f"{str(problem.X.dtype).removeprefix('torch.')}; rescale X or pass float64."
-        )
+    for name, values in (("X", problem.X), ("dictionary", problem.dictionary)):
+        if not torch.isfinite(values.square().sum(1)).all():
+            raise ValueError(
+                f"{name} has values up to {values.abs().max().item():g}, whose squares overflow "
+                f"in {str(values.dtype).removeprefix('torch.')}; rescale it"
+                f"{' or pass float64' if values.dtype == torch.float32 else ''}."
+            )
 
 
 def warn_if_unfinished(gap: Tensor, tol: float) -> None:

@@ -9,7 +9,9 @@ first.
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
@@ -115,7 +117,7 @@ class Channels(Tiling):
         return torch.arange(math.prod(sample_shape)).reshape(sample_shape[0], -1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Patches(Tiling):
     """Overlapping patches through all channels; windows of a signal are the 1-D case.
 
@@ -129,12 +131,12 @@ class Patches(Tiling):
         moved back to end at the edge, so that every feature is in a patch.
     """
 
-    size: int | tuple[int, ...]
-    stride: int | tuple[int, ...] = 1
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _extents(self.size, 2, "size"))
-        object.__setattr__(self, "stride", _extents(self.stride, len(self.size), "stride"))
+    def __init__(self, size: int | tuple[int, ...], stride: int | tuple[int, ...] = 1) -> None:
+        object.__setattr__(self, "size", _extents(size, 2, "size"))
+        object.__setattr__(self, "stride", _extents(stride, len(self.size), "stride"))
         if any(stride > size for size, stride in zip(self.size, self.stride, strict=True)):
             raise ValueError(
                 f"stride {self.stride} is larger than size {self.size}: features between the "
@@ -174,10 +176,12 @@ def _patch_layout(
 
 
 def _extents(given: int | tuple[int, ...], n_axes: int, name: str) -> tuple[int, ...]:
-    extents = (given,) * n_axes if isinstance(given, int) else tuple(given)
-    wrong = any(isinstance(e, bool) or not isinstance(e, int) or e < 1 for e in extents)
+    extents = tuple(given) if isinstance(given, Iterable) else (given,) * n_axes
+    wrong = any(
+        isinstance(e, bool) or not isinstance(e, numbers.Integral) or e < 1 for e in extents
+    )
     if wrong or not extents or (name == "stride" and len(extents) != n_axes):
         raise ValueError(
             f"{name} must be a whole number ≥ 1 or a tuple of them, one per axis; got {given!r}."
         )
-    return extents
+    return tuple(int(extent) for extent in extents)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # Sums may be reordered, which is what lets the compiler vectorise them. There are no NaN or
 # infinite values below the boundary.
 _FAST = {"reassoc", "contract", "nsz", "arcp", "nnan", "ninf"}
-_ROWS_PER_TASK = 256
+_MOST_ROWS_PER_TASK = 256
+_LEAST_ROWS_PER_TASK = 16
 
 
 def _inlined(function):
@@ -74,11 +75,15 @@ class CoordinateDescent:
         ]
         settings = (problem.positive, gap.numpy().dtype.type(tol), max_iter)
 
-        def task(start: int) -> None:
-            _code_rows(*arrays, *settings, start, min(start + _ROWS_PER_TASK, n_rows))
+        # Several tasks per thread, so that none waits long for the others at the end.
+        n_threads = torch.get_num_threads()
+        size = max(_LEAST_ROWS_PER_TASK, min(_MOST_ROWS_PER_TASK, n_rows // (4 * n_threads)))
+        starts = range(0, n_rows, size)
 
-        starts = range(0, n_rows, _ROWS_PER_TASK)
-        n_threads = min(torch.get_num_threads(), len(starts))
+        def task(start: int) -> None:
+            _code_rows(*arrays, *settings, start, min(start + size, n_rows))
+
+        n_threads = min(n_threads, len(starts))
         if n_threads <= 1:
             for start in starts:
                 task(start)

@@ -66,7 +66,7 @@ class Fista:
             n_steps = min(self.check_every, max_iter - done)
             state, new_gap = take_steps(rows, state, lipschitz, n_steps)
             done += n_steps
-            going = new_gap > tol if done < max_iter else torch.zeros_like(active, dtype=bool)
+            going = new_gap > tol if done < max_iter else torch.zeros_like(active, dtype=torch.bool)
             left = active[~going]
             codes[left], gap[left], n_iter[left] = state.codes[~going], new_gap[~going], done
             if len(left):

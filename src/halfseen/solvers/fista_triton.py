@@ -11,6 +11,9 @@ import torch
 import triton
 import triton.language as tl
 
+from halfseen.coding import MaskedLasso
+from halfseen.solvers.fista import State
+
 # What one block may hold: the dictionary in shared memory, codes of its rows in registers.
 _LARGEST_DICTIONARY = 128 * 128
 _CODES_PER_BLOCK = 128 * 128
@@ -22,7 +25,9 @@ def fits(dictionary: torch.Tensor) -> bool:
     return dictionary.dtype == torch.float32 and n_atoms * n_features <= _LARGEST_DICTIONARY
 
 
-def advance(problem, state, lipschitz: float, n_steps: int):
+def advance(
+    problem: MaskedLasso, state: State, lipschitz: float, n_steps: int
+) -> tuple[State, torch.Tensor]:
     """Take `n_steps` steps of length 1/`lipschitz` on every row; also return the gaps."""
     n_rows, n_features = problem.X.shape
     block_atoms, block_features = (_padded(size) for size in problem.dictionary.shape)
@@ -50,7 +55,7 @@ def advance(problem, state, lipschitz: float, n_steps: int):
             block_atoms=block_atoms,
             num_warps=8,
         )
-    return type(state)(codes, ahead, clock), gap
+    return State(codes, ahead, clock), gap
 
 
 def _padded(size: int) -> int:
