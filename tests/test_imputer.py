@@ -275,6 +275,8 @@ def holes_in_column(n=3):
         ({"tiling": "patches"}, np.eye(3), "tiling must be None or a tiling such as"),
         ({"tiling": Patches(2)}, np.eye(3), "needs samples with 2 axes"),
         ({"random_state": -1}, np.eye(3), "random_state must be"),
+        ({"random_state": True}, np.eye(3), "random_state must be"),
+        ({"random_state": 2**70}, np.eye(3), "random_state must be"),
         ({"device": "abacus"}, np.eye(3), "cannot be used here"),
     ],
 )
@@ -287,6 +289,48 @@ def test_bad_input_is_explained_and_leaves_no_state(settings, X, message, method
     with pytest.raises(ValueError, match=message):
         getattr(imputer, method)(X)
     assert vars(imputer) == before
+
+
+def test_masked_arrays_and_tensors(digits):
+    _, incomplete = digits
+    holes = np.isnan(incomplete)
+    expected = quick().fit_transform(incomplete)
+    masked = np.ma.masked_array(np.where(holes, 9e9, incomplete), mask=holes)
+    np.testing.assert_array_equal(quick().fit_transform(masked), expected)
+    tensor = torch.from_numpy(incomplete).requires_grad_()
+    np.testing.assert_array_equal(quick().fit_transform(tensor), expected)
+    assert quick().fit_transform(tensor.bfloat16()).dtype == np.float32
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-30])
+def test_values_beyond_float32_are_refused(digits, scale):
+    _, incomplete = digits
+    with pytest.raises(ValueError, match="range of float32; rescale it or pass float64"):
+        quick().fit((incomplete * scale).astype(np.float32))
+    imputer = quick().fit((incomplete * 1).astype(np.float32))
+    with pytest.raises(ValueError, match="range of float32"):
+        imputer.transform(np.full((1, 64), 1e20, np.float32))
+
+
+def test_a_tiling_changed_after_fit_is_noticed(digits):
+    _, incomplete = digits
+    images = incomplete.reshape(-1, 8, 8)
+    imputer = quick(tiling=Patches(4, 2)).fit(images).set_params(tiling=Patches(3, 1))
+    for method in (imputer.transform, imputer.encode, imputer.partial_fit):
+        with pytest.raises(ValueError, match="tiles of 9 features, but atoms of 16.*fit again"):
+            method(images)
+
+
+def test_codes_may_have_any_layout(digits):
+    _, incomplete = digits
+    imputer = quick().fit(incomplete)
+    codes = imputer.encode(incomplete)
+    expected = imputer.inverse_transform(codes)
+    backwards = codes[::-1]
+    backwards.flags.writeable = False
+    np.testing.assert_allclose(imputer.inverse_transform(backwards), expected[::-1], rtol=1e-9)
+    with pytest.raises(ValueError, match="codes contains nan"):
+        imputer.inverse_transform(np.full_like(codes, np.nan))
 
 
 def test_a_failed_refit_keeps_the_old_model(digits):

@@ -74,6 +74,11 @@ def test_split_and_merge_pass_gradients():
     assert torch.autograd.gradcheck(lambda t: tiling.merge(t, (2, 3, 4)), (tiles,))
 
 
+def test_a_layout_may_be_written_to():
+    Patches(2).layout((3, 3))[:] = 0
+    assert Patches(2).layout((3, 3)).max() == 8
+
+
 def test_tilings_with_the_same_settings_are_equal():
     assert Patches(8, 4) == Patches((8, 8), (4, 4)) != Patches(8, 2)
     assert Patches(np.int64(8), np.int32(4)) == Patches(8, 4)

@@ -1,12 +1,13 @@
 """The border of the package: checks, NaN → `observed`, numpy ↔ torch, devices.
 
-Below this file nothing knows NaN, numpy or pandas: numerical code gets tensors without NaN
-and a boolean tensor `observed`.
+Numerical code below it gets tensors without NaN and a boolean tensor `observed`; only the
+estimators above it know NaN and pandas.
 """
 
 from __future__ import annotations
 
 import numbers
+import sys
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ def choose_device(device: str | torch.device, like: object = None) -> torch.devi
     """
     if not isinstance(device, str) or device != "auto":
         try:
-            return torch.empty(0, device=device).device
-        except (RuntimeError, AssertionError, TypeError) as error:
+            chosen = torch.device(device)
+            torch.ones(1, device=chosen).item()  # a device that cannot compute fails here
+            return chosen
+        except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(
                 f"device={device!r} cannot be used here ({reason}); pass 'auto', 'cpu' or a "
@@ -75,11 +78,25 @@ def tensors_with_holes(
     return torch.where(observed, X, 0), observed
 
 
+def check_squares(values: Tensor, name: str) -> None:
+    """Refuse rows so large or so small that their squared norm leaves the range of the dtype."""
+    squares = values.square().sum(1)
+    tiny = torch.finfo(values.dtype).tiny
+    if torch.isfinite(squares).all() and not ((squares < tiny) & (values != 0).any(1)).any():
+        return
+    size = values.abs().amax(1)
+    worst = size[~torch.isfinite(squares) | ((squares < tiny) & (size > 0))][0].item()
+    wider = " or pass float64" if values.dtype == torch.float32 else ""
+    raise ValueError(
+        f"{name} has a row whose largest value is {worst:g}: its square is out of the range of "
+        f"{str(values.dtype).removeprefix('torch.')}; rescale it{wider}."
+    )
+
+
 def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
     """Return a positive number, or one per row, as a tensor of shape (n_rows,)."""
-    if isinstance(values, numbers.Real):
-        values = torch.full((n_rows,), float(values), dtype=torch.float64)
     values = finite_floats(values, name).to(like)
+    _check_finite(values, name, holes=False)
     if values.ndim == 0:
         values = values.expand(n_rows)
     if values.shape != (n_rows,):
@@ -87,8 +104,11 @@ def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tenso
             f"{name} must be one number or one per row, shape ({n_rows},); got shape "
             f"{tuple(values.shape)}."
         )
-    if n_rows and not (values > 0).all():
-        raise ValueError(f"{name} must be positive; got {values.min().item():g}.")
+    if not (values > 0).all():
+        raise ValueError(
+            f"{name} must be positive; got {values.min().item():g} in "
+            f"{str(values.dtype).removeprefix('torch.')}."
+        )
     return values
 
 
@@ -108,18 +128,30 @@ def seed_from(random_state: int | np.random.RandomState | None) -> int:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, numbers.Integral) and random_state >= 0:
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if whole and 0 <= random_state < 2**32:
         return int(random_state)
     raise ValueError(
-        f"random_state must be None, a whole number ≥ 0 or a numpy RandomState; got "
-        f"{random_state!r}."
+        f"random_state must be None, a whole number from 0 to 2**32 - 1 or a numpy RandomState; "
+        f"got {random_state!r}."
     )
 
 
+def without_mask(values: Any) -> Any:
+    """Turn the mask of a numpy masked array into NaN; anything else passes through."""
+    if isinstance(values, np.ma.MaskedArray):
+        return values.astype(np.result_type(values.dtype, np.float32)).filled(np.nan)
+    return values
+
+
 def _numeric_array(values: Any, name: str) -> np.ndarray:
-    array = np.asarray(values)
+    if hasattr(values, "toarray"):
+        raise ValueError(f"{name} is a sparse matrix; pass a dense array: {name}.toarray().")
+    array = np.asarray(without_mask(values))
     if array.dtype.kind == "O":
         try:
+            if "pandas" in sys.modules:  # pandas' NA is not a number, but a hole
+                array = np.where(sys.modules["pandas"].isna(array), np.nan, array)
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(

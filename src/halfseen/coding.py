@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import numbers
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from halfseen.boundary import (
+    check_squares,
     choose_device,
     finite_floats,
     like_input,
@@ -70,8 +72,8 @@ class MaskedLasso:
         primal = r_square / 2 + self.alpha * codes.abs().sum(1)
         dual = scale * r_x - scale.square() * r_square / 2
         zero_objective = self.X.square().sum(1) / 2
-        gap = (primal - dual).clamp(min=0)
-        return torch.where(gap > 0, gap / zero_objective, 0)
+        gap = (primal - dual).clamp(min=0)  # NaN stays NaN
+        return torch.where(gap == 0, 0, gap / zero_objective)
 
     def rows(self, index: Tensor | slice) -> MaskedLasso:
         """Return the problems of some rows."""
@@ -79,14 +81,15 @@ class MaskedLasso:
             self, X=self.X[index], observed=self.observed[index], alpha=self.alpha[index]
         )
 
-    def to(self, device: torch.device) -> MaskedLasso:
-        """Return the same problems on another device."""
+    def to(self, target: torch.device | torch.dtype) -> MaskedLasso:
+        """Return the same problems on another device or in another dtype."""
+        observed = self.observed
         return replace(
             self,
-            X=self.X.to(device),
-            observed=self.observed.to(device),
-            dictionary=self.dictionary.to(device),
-            alpha=self.alpha.to(device),
+            X=self.X.to(target),
+            observed=observed.to(target) if isinstance(target, torch.device) else observed,
+            dictionary=self.dictionary.to(target),
+            alpha=self.alpha.to(target),
         )
 
 
@@ -214,24 +217,23 @@ def sparse_encode(
             f"X must have rows and columns, shape (n_rows, n_features); got shape "
             f"{tuple(values.shape)}. Use a tiling to cut images or signals into rows."
         )
-    n_rows, n_features = values.shape
-    atoms = _checked_dictionary(dictionary, n_features).to(values)
+    n_rows = len(values)
+    check_squares(values, "X")
+    atoms = _checked_dictionary(dictionary, values)
     _check_settings(tol, max_iter)
-    problem = MaskedLasso(
-        values, observed, atoms, positive_per_row(alpha, n_rows, "alpha", values), positive
-    )
-    _check_range(problem)
+    weight = positive_per_row(alpha, n_rows, "alpha", values)
+    problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:
-        init = _checked_init(init, (n_rows, len(atoms)), positive).to(problem.X)
+        init = _checked_init(init, problem)
     with torch.no_grad():
-        solution = make_solver(solver, target).solve(problem, init, tol, max_iter)
-    warn_if_unfinished(solution.gap, tol)
+        solution = make_solver(solver, target).solve(problem, init, tol, int(max_iter))
+    warn_if_unfinished(solution.gap, tol, "Raise max_iter, tol or alpha", stacklevel=2)
     codes = like_input(solution.codes, X)
     return (codes, like_input(solution.gap, X)) if return_gap else codes
 
 
-def _checked_dictionary(dictionary: ArrayLike | Tensor, n_features: int) -> Tensor:
-    atoms = finite_floats(dictionary, "dictionary")
+def _checked_dictionary(dictionary: ArrayLike | Tensor, X: Tensor) -> Tensor:
+    atoms, n_features = finite_floats(dictionary, "dictionary"), X.shape[1]
     if atoms.ndim != 2 or len(atoms) == 0 or atoms.shape[1] != n_features:
         raise ValueError(
             f"dictionary must have one atom per row and the {n_features} features of X, shape "
@@ -243,39 +245,36 @@ def _checked_dictionary(dictionary: ArrayLike | Tensor, n_features: int) -> Tens
             f"dictionary has {len(zero)} zero atom(s), the first in row {zero[0]}; remove them "
             f"or replace them by data."
         )
-    return atoms
+    check_squares(atoms.to(X), "dictionary")
+    return atoms.to(X)
 
 
-def _checked_init(init: ArrayLike | Tensor, shape: tuple[int, int], positive: bool) -> Tensor:
-    codes = finite_floats(init, "init")
+def _checked_init(init: ArrayLike | Tensor, problem: MaskedLasso) -> Tensor:
+    codes, shape = finite_floats(init, "init"), (len(problem.X), len(problem.dictionary))
     if codes.shape != shape:
         raise ValueError(
             f"init must have the shape of the codes, {shape}; got {tuple(codes.shape)}."
         )
-    if positive and (codes < 0).any():
+    if problem.positive and (codes < 0).any():
         raise ValueError("init has negative codes, but positive=True; clip it at zero.")
+    codes = codes.to(problem.X)
+    if not torch.isfinite(problem.objective(codes)).all():
+        raise ValueError(
+            "init has codes so large that the objective overflows; start from smaller ones."
+        )
     return codes
 
 
 def _check_settings(tol: float, max_iter: int) -> None:
-    if not tol >= 0:
+    if not (isinstance(tol, numbers.Real) and tol >= 0):
         raise ValueError(f"tol must be a number ≥ 0; got {tol!r}.")
-    if isinstance(max_iter, bool) or int(max_iter) != max_iter or max_iter < 1:
+    whole = isinstance(max_iter, numbers.Integral) and not isinstance(max_iter, bool)
+    if not (whole and max_iter >= 1):
         raise ValueError(f"max_iter must be a whole number ≥ 1; got {max_iter!r}.")
 
 
-def _check_range(problem: MaskedLasso) -> None:
-    for name, values in (("X", problem.X), ("dictionary", problem.dictionary)):
-        if not torch.isfinite(values.square().sum(1)).all():
-            raise ValueError(
-                f"{name} has values up to {values.abs().max().item():g}, whose squares overflow "
-                f"in {str(values.dtype).removeprefix('torch.')}; rescale it"
-                f"{' or pass float64' if values.dtype == torch.float32 else ''}."
-            )
-
-
-def warn_if_unfinished(gap: Tensor, tol: float) -> None:
-    """Warn once if rows ended above `tol`: how many and how far."""
+def warn_if_unfinished(gap: Tensor, tol: float, advice: str, stacklevel: int) -> None:
+    """Warn once if rows ended above `tol`: how many, how far and what to do."""
     missed = ~(gap <= tol)
     n_missed = int(missed.sum())
     if n_missed == 0:
@@ -284,7 +283,7 @@ def warn_if_unfinished(gap: Tensor, tol: float) -> None:
 
     warnings.warn(
         f"{n_missed} of {len(missed)} rows ended above tol={tol:g}; the largest relative "
-        f"duality gap is {gap[missed].max().item():.2g}. Raise max_iter, tol or alpha.",
+        f"duality gap is {gap[missed].max().item():.2g}. {advice}.",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=stacklevel + 1,
     )

@@ -3,8 +3,8 @@
 Each step codes a mini-batch with the dictionary so far and then lowers
 ½‖observed ⊙ (X − S·dictionary)‖² by the minimiser of a separable quadratic upper bound. For
 entry (j, m) of the dictionary the bound's curvature is Σ_i observed_im·|s_ij|·‖s_i‖₁ (put
-the weights |s_ij|/‖s_i‖₁ into Jensen's inequality), so a step needs no learning rate and,
-on its own batch, cannot raise the error.
+the weights |s_ij|/‖s_i‖₁ into Jensen's inequality), so a step needs no learning rate and
+does not raise the error of its own batch. Atoms are then scaled back to norm 1.
 
 Two schedules make it find good dictionaries: alpha starts several times larger and falls to
 its value over the first part of the steps, and after that steps get shorter, which averages

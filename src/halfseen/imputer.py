@@ -14,7 +14,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
-from halfseen.boundary import choose_device, seed_from, tensors_with_holes
+from halfseen.boundary import (
+    check_squares,
+    choose_device,
+    finite_floats,
+    seed_from,
+    tensors_with_holes,
+    without_mask,
+)
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
 from halfseen.tilings import Tiling, Whole
@@ -128,7 +135,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             len(values) * len(layout), self.batch_size, self.n_steps, generator
         )
         state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, values.dtype, state, moments)
+        return self._publish(X, values.dtype, state, moments, reset=True)
 
     def partial_fit(self, X, y=None) -> SparseCodingImputer:
         """Go on learning from one more part of a stream, in the order of its rows.
@@ -160,7 +167,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             state = self._start(layout, centred, generator)
         batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
         state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, values.dtype, state, moments)
+        return self._publish(X, values.dtype, state, moments, reset=not going_on)
 
     def transform(self, X) -> np.ndarray:
         """Fill the holes; observed values are kept as they are.
@@ -178,7 +185,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         values = self._checked_new(X)
         completed = values.copy()
         for some, codes in self._coded_parts(values):
-            reconstruction = self._reconstruct(codes, values.dtype)
+            reconstruction = self._reconstruct(codes)
             completed[some] = np.where(np.isnan(values[some]), reconstruction, values[some])
         return completed
 
@@ -211,16 +218,15 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         reconstruction : ndarray of shape (n_samples, *sample_shape)
         """
         check_is_fitted(self, "components_")
-        codes = check_array(codes, dtype=[np.float64, np.float32], allow_nd=True)
+        codes = finite_floats(codes, "codes")
         n_tiles, n_atoms = len(self._checked_layout(self.mean_.shape)), len(self.components_)
         expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
         if codes.shape[1:] != expected:
             raise ValueError(
                 f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; "
-                f"got {codes.shape}. Pass what encode() returned."
+                f"got {tuple(codes.shape)}. Pass what encode() returned."
             )
-        tiled = torch.from_numpy(codes.reshape(len(codes), n_tiles, n_atoms))
-        return self._reconstruct(tiled, codes.dtype)
+        return self._reconstruct(codes.reshape(len(codes), n_tiles, n_atoms))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -229,8 +235,11 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return tags
 
     def _checked(self, X) -> np.ndarray:
+        if isinstance(X, Tensor):
+            X = X.detach().cpu()
+            X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
         return check_array(
-            X,
+            without_mask(X),
             dtype=[np.float64, np.float32],
             allow_nd=True,
             ensure_all_finite="allow-nan",
@@ -251,6 +260,12 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             raise ValueError(
                 f"samples of shape {self.mean_.shape} were learned; got samples of shape "
                 f"{values.shape[1:]}."
+            )
+        n_tile_features = self._checked_layout(values.shape[1:]).shape[1]
+        if n_tile_features != self.components_.shape[1]:
+            raise ValueError(
+                f"{self._tiling()} makes tiles of {n_tile_features} features, but atoms of "
+                f"{self.components_.shape[1]} were learned; fit again after changing the tiling."
             )
 
     def _checked_layout(self, sample_shape: tuple[int, ...]) -> Tensor:
@@ -291,6 +306,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         solver = make_solver("auto", centred.device)
         alpha = self._alpha(moments)
         flat, seen = centred.flatten(1), observed.flatten(1)
+        check_squares(flat, "X, centred,")
         layout = layout.to(centred.device)
         for batch in batches:
             batch = batch.to(centred.device)
@@ -306,9 +322,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         # Constant data need no atoms, for which any alpha does.
         return _DEFAULT_ALPHA * moments.root_mean_square() or 1.0
 
-    def _publish(self, X, kind, state: DictionaryState, moments) -> SparseCodingImputer:
+    def _publish(self, X, kind, state: DictionaryState, moments, reset) -> SparseCodingImputer:
         """Set what was learned, all of it at the end, so that a failure leaves nothing behind."""
-        validate_data(self, X, reset=True, skip_check_array=True)
+        validate_data(self, X, reset=reset, skip_check_array=True)
         self._state = state.to(torch.device("cpu"))
         self._moments = moments
         self.components_ = self._state.dictionary.numpy().astype(kind)
@@ -332,6 +348,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
                 self._moments.centred(values[some]), device=device
             )
             tiling = self._tiling()
+            check_squares(centred.flatten(1), "X, centred,")
             tiles = tiling.split(centred).flatten(0, 1)
             seen = tiling.split(observed).flatten(0, 1)
             alpha = tiles.new_full((len(tiles),), self.alpha_)
@@ -339,20 +356,23 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             solution = solver.solve(problem, None, self.tol, MAX_ITER)
             gaps.append(solution.gap)
             yield some, solution.codes.reshape(-1, len(layout), len(dictionary))
-        warn_if_unfinished(torch.cat(gaps), self.tol)
+        warn_if_unfinished(torch.cat(gaps), self.tol, "Raise tol or alpha", stacklevel=4)
 
-    def _reconstruct(self, codes: Tensor, kind: np.dtype) -> np.ndarray:
-        """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples."""
+    def _reconstruct(self, codes: Tensor) -> np.ndarray:
+        """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples of their dtype."""
         dictionary = torch.from_numpy(self.components_).to(codes)
         tiles = codes @ dictionary
         merged = self._tiling().merge(tiles, self.mean_.shape).cpu().numpy()
-        return (merged + self.mean_).astype(kind, copy=False)
+        return merged + self.mean_.astype(merged.dtype)
 
 
 def _shuffled_batches(
     n_rows: int, batch_size: int, n_batches: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
-    """Yield `n_batches` of row numbers, passing over all rows in a new order again and again."""
+    """Yield `n_batches` of row numbers, passing over all rows in a new order again and again.
+
+    What is left at the end of a pass and too short for a batch waits for the next.
+    """
 
     def endless() -> Iterator[Tensor]:
         while True:

@@ -13,7 +13,7 @@ import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -109,7 +109,7 @@ class Channels(Tiling):
 
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
-        if len(sample_shape) < 2:
+        if len(sample_shape) < 2 or 0 in sample_shape:
             raise ValueError(
                 f"Channels() needs samples of shape (channels, ...), such as (3, 32, 32); got "
                 f"{sample_shape}."
@@ -154,10 +154,10 @@ class Patches(Tiling):
         extents = sample_shape[-n_axes:]
         if any(size > extent for size, extent in zip(self.size, extents, strict=True)):
             raise ValueError(f"{self} does not fit into samples of shape {sample_shape}.")
-        return _patch_layout(self.size, self.stride, tuple(sample_shape))
+        return _patch_layout(self.size, self.stride, tuple(sample_shape)).clone()
 
 
-@cache
+@lru_cache(maxsize=32)
 def _patch_layout(
     size: tuple[int, ...], stride: tuple[int, ...], sample_shape: tuple[int, ...]
 ) -> Tensor:

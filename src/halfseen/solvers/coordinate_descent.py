@@ -25,9 +25,9 @@ from numba import njit
 if TYPE_CHECKING:
     from halfseen.coding import MaskedLasso, Solution
 
-# Sums may be reordered, which is what lets the compiler vectorise them. There are no NaN or
-# infinite values below the boundary.
-_FAST = {"reassoc", "contract", "nsz", "arcp", "nnan", "ninf"}
+# Sums may be reordered, which is what lets the compiler vectorise them. NaN and infinity keep
+# their meaning: they cannot come in, but a hopeless row may produce them and is then given up.
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
 _MOST_ROWS_PER_TASK = 256
 _LEAST_ROWS_PER_TASK = 16
 
@@ -40,6 +40,12 @@ def _compiled(function):
     return njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy")(function)
 
 
+def _inlined_without_nan(function):
+    # The largest of many numbers is vectorised only if NaN may be disregarded.
+    flags = {*_FAST, "nnan"}
+    return njit(nogil=True, fastmath=flags, error_model="numpy", forceinline=True)(function)
+
+
 @dataclass(frozen=True)
 class CoordinateDescent:
     """Greedy coordinate descent over rows, compiled, on all CPU threads torch may use."""
@@ -47,18 +53,32 @@ class CoordinateDescent:
     def solve(
         self, problem: MaskedLasso, init: torch.Tensor | None, tol: float, max_iter: int
     ) -> Solution:
-        """Minimise `problem` from `init`, zero by default."""
+        """Minimise `problem` from `init`, zero by default.
+
+        Rows for which the digits of float32 do not suffice are solved again in float64.
+        """
         from halfseen.coding import Solution
 
-        device = problem.X.device
-        problem = problem.to(torch.device("cpu"))
+        here, device = problem.to(torch.device("cpu")), problem.X.device
+        codes, gap, n_iter = self._solve(here, init, tol, max_iter)
+        stuck = (gap > tol) & (n_iter < max_iter)
+        if codes.dtype == torch.float32 and stuck.any():
+            wide = here.rows(stuck).to(torch.float64)
+            rounded = self._solve(wide, None, tol, max_iter)[0].float()
+            codes[stuck], gap[stuck] = rounded, wide.relative_gap(rounded.double()).float()
+        return Solution(codes.to(device), gap.to(device), n_iter.to(device))
+
+    def _solve(
+        self, problem: MaskedLasso, init: torch.Tensor | None, tol: float, max_iter: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return codes, gaps and iterations of a problem on the CPU, in its dtype."""
         n_rows = len(problem.X)
         dictionary = problem.dictionary.contiguous()
         if init is None:
             result = dictionary.new_zeros(n_rows, len(dictionary))
         else:
             result = init.to("cpu", copy=True).contiguous()
-        gap = torch.zeros(n_rows, dtype=result.dtype)
+        gap = dictionary.new_zeros(n_rows)
         n_iter = torch.zeros(n_rows, dtype=torch.int64)
         arrays = [
             tensor.numpy()
@@ -90,7 +110,7 @@ class CoordinateDescent:
         else:
             with ThreadPoolExecutor(n_threads) as pool:
                 list(pool.map(task, starts))
-        return Solution(result.to(device), gap.to(device), n_iter.to(device))
+        return result, gap, n_iter
 
 
 class _Workspace(NamedTuple):
@@ -106,7 +126,8 @@ class _Workspace(NamedTuple):
     target: np.ndarray  # (w,) inner products with x
     slope: np.ndarray  # (w,) inner products with the residual
     code: np.ndarray  # (w,)
-    support: np.ndarray  # (n,) positions in the working set
+    held: np.ndarray  # (w,) True for the support
+    support: np.ndarray  # (n,) positions of the support in the working set
     factor: np.ndarray  # (n, n) Cholesky factor of its Gram matrix, diagonal inverted
     step: np.ndarray  # (n,)
 
@@ -125,6 +146,7 @@ def _workspace(n_atoms, n_features, like):
         np.empty(n_atoms, kind),
         np.empty(n_atoms, kind),
         np.empty(n_atoms, kind),
+        np.empty(n_atoms, np.bool_),
         np.empty(n_atoms, np.int64),
         np.empty((n_atoms, n_atoms), kind),
         np.empty(n_atoms, kind),
@@ -170,7 +192,7 @@ def _add_row(a, factor, matrix, i, n):
         a[k] += factor * matrix[i, k]
 
 
-@_inlined
+@_inlined_without_nan
 def _largest(a, n, positive):
     top = a.dtype.type(0)
     if positive:
@@ -183,11 +205,11 @@ def _largest(a, n, positive):
 
 
 @_inlined
-def _position(a, value, positive):
-    i = 0
-    while (a[i] if positive else abs(a[i])) != value:
-        i += 1
-    return i
+def _position(a, n, value, positive):
+    for i in range(n):
+        if (a[i] if positive else abs(a[i])) == value:
+            return i
+    return -1
 
 
 @_compiled
@@ -218,7 +240,8 @@ def _relative_gap(x_square, r_square, r_x, one_norm, top, alpha):
             scale = alpha / top
     primal = r_square / 2 + alpha * one_norm
     dual = scale * r_x - scale * scale * r_square / 2
-    return max((primal - dual) / (x_square / 2), alpha * 0)
+    gap = (primal - dual) / (x_square / 2)
+    return alpha * 0 if gap < 0 else gap  # NaN stays NaN
 
 
 @_inlined
@@ -270,14 +293,15 @@ def _find_step(ws, n, rank, pivot, alpha):
     if downhill < 0:
         for a in range(rank + 1):
             step[a] = -step[a]
-    longest = np.finfo(step.dtype).max / 2
-    return rank + 1, min(abs(downhill) / max(pivot, 2 / longest), longest)
+    return rank + 1, abs(downhill) / max(pivot, np.finfo(step.dtype).tiny)
 
 
 @_inlined
 def _leave(ws, n, rank, leaver):
     """Take one atom out of the support and its factor; return how many rows stay valid."""
     factor, rest = ws.factor, ws.step
+    ws.code[ws.support[leaver]] = 0
+    ws.held[ws.support[leaver]] = False
     for a in range(leaver, n - 1):
         ws.support[a] = ws.support[a + 1]
     if leaver >= rank:
@@ -307,17 +331,24 @@ def _settle(ws, w, n, fresh, alpha, singular):
         n_step, length = _find_step(ws, n, rank, pivot, alpha)
         leaver = -1
         for a in range(n_step):
-            value = ws.code[ws.support[a]]
-            if ws.step[a] * value < 0 and abs(value) <= length * abs(ws.step[a]):
-                length, leaver = abs(value) / abs(ws.step[a]), a
+            value, step = ws.code[ws.support[a]], ws.step[a]
+            opposed = (value > 0 and step < 0) or (value < 0 and step > 0)
+            if opposed and abs(value) <= length * abs(step):
+                length, leaver = abs(value) / abs(step), a
+            elif value == 0:
+                length, leaver = alpha * 0, a
+                break
+        if leaver < 0 and rank < n:  # numerically flat without end: do without the atom
+            length, leaver = alpha * 0, rank
         for a in range(n_step):
             j = ws.support[a]
-            change = -ws.code[j] if a == leaver else length * ws.step[a]
-            ws.code[j] += change
-            _add_row(ws.slope, -change, ws.gram, j, w)
+            old, new = ws.code[j], ws.code[j] + length * ws.step[a]
+            if a == leaver or (old > 0 and new < 0) or (old < 0 and new > 0):
+                new = alpha * 0  # no rounding carries a code across zero
+            ws.code[j] = new
+            _add_row(ws.slope, old - new, ws.gram, j, w)
         if leaver < 0:
-            return n, rank
-        ws.code[ws.support[leaver]] = 0
+            return n, n
         fresh = _leave(ws, n, rank, leaver)
         n -= 1
     return 0, 0
@@ -326,18 +357,23 @@ def _settle(ws, w, n, fresh, alpha, singular):
 @_inlined
 def _enter(ws, w, n, alpha, positive, slack):
     """Let the most violating atoms of the working set enter the support."""
+    tiny = np.finfo(ws.gram.dtype).tiny / np.finfo(ws.gram.dtype).eps
     entered = 0
     while entered < 1 + n // 8:
         top = _largest(ws.slope, w, positive)
         if top <= alpha * (1 + slack):
             break
-        j = _position(ws.slope, top, positive)
-        if ws.code[j] != 0:  # on the support, violated by rounding alone
+        j = _position(ws.slope, w, top, positive)
+        if j < 0 or ws.held[j]:  # on the support, violated by rounding alone
             break
+        if ws.gram[j, j] <= tiny:  # hardly observed: its coefficient would overflow
+            ws.slope[j] = 0
+            continue
         shrunk = ws.slope[j] - alpha if ws.slope[j] > 0 else ws.slope[j] + alpha
         ws.code[j] = shrunk / ws.gram[j, j]
         _add_row(ws.slope, -ws.code[j], ws.gram, j, w)
         ws.support[n + entered] = j
+        ws.held[j] = True
         entered += 1
     return entered
 
@@ -352,6 +388,7 @@ def _add_to_working_set(ws, w, j, atoms, n_seen):
         ws.gram[w, a] = _dot_rows(ws.tile, w, a, n_seen)
         ws.gram[a, w] = ws.gram[w, a]
     ws.code[w] = 0
+    ws.held[w] = False
 
 
 @_inlined
@@ -364,7 +401,9 @@ def _grow_working_set(ws, w, atoms, n_seen, alpha, positive):
         top = _largest(ws.correlation, n_atoms, positive)
         if top <= alpha:
             break
-        best = _position(ws.correlation, top, positive)
+        best = _position(ws.correlation, n_atoms, top, positive)
+        if best < 0:
+            break
         ws.correlation[best] = 0
         _add_to_working_set(ws, w, best, atoms, n_seen)
         w += 1
@@ -391,6 +430,25 @@ def _solve_working_set(ws, w, n, fresh, alpha, positive, x_square, singular, tol
     return n, fresh, n_iter
 
 
+@_inlined
+def _measure(ws, w, n_seen, atoms_by_feature, x_square, alpha, positive):
+    """Compute residual and correlations from the codes and return the gap."""
+    for m in range(n_seen):
+        ws.residual[m] = ws.x[m]
+    for a in range(w):
+        if ws.code[a] != 0:
+            _add_row(ws.residual, -ws.code[a], ws.tile, a, n_seen)
+    _correlate(ws.residual, ws.seen, n_seen, atoms_by_feature, ws.correlation)
+    return _relative_gap(
+        x_square,
+        _dot(ws.residual, ws.residual, n_seen),
+        _dot(ws.residual, ws.x, n_seen),
+        _one_norm(ws.code, w),
+        _largest(ws.correlation, ws.correlation.shape[0], positive),
+        alpha,
+    )
+
+
 @_compiled
 def _code_row(ws, n_seen, atoms, atoms_by_feature, alpha, code, positive, tol, max_iter, singular):
     n_atoms = atoms.shape[0]
@@ -401,6 +459,7 @@ def _code_row(ws, n_seen, atoms, atoms_by_feature, alpha, code, positive, tol, m
             _add_to_working_set(ws, w, j, atoms, n_seen)
             ws.code[w] = code[j]
             ws.support[n] = w
+            ws.held[w] = True
             w += 1
             n += 1
     code[:] = 0
@@ -408,21 +467,8 @@ def _code_row(ws, n_seen, atoms, atoms_by_feature, alpha, code, positive, tol, m
     if x_square == 0:
         return gap, n_iter
     while True:
-        for m in range(n_seen):
-            ws.residual[m] = ws.x[m]
-        for a in range(w):
-            if ws.code[a] != 0:
-                _add_row(ws.residual, -ws.code[a], ws.tile, a, n_seen)
-        _correlate(ws.residual, ws.seen, n_seen, atoms_by_feature, ws.correlation)
-        gap = _relative_gap(
-            x_square,
-            _dot(ws.residual, ws.residual, n_seen),
-            _dot(ws.residual, ws.x, n_seen),
-            _one_norm(ws.code, w),
-            _largest(ws.correlation, n_atoms, positive),
-            alpha,
-        )
-        if gap <= tol or n_iter >= max_iter:
+        gap = _measure(ws, w, n_seen, atoms_by_feature, x_square, alpha, positive)
+        if gap <= tol or n_iter >= max_iter or not np.isfinite(gap):
             break
         grown = _grow_working_set(ws, w, atoms, n_seen, alpha, positive)
         if grown == w and n_iter > 0 and gap >= last_gap:  # nothing left but rounding
@@ -437,6 +483,9 @@ def _code_row(ws, n_seen, atoms, atoms_by_feature, alpha, code, positive, tol, m
             min(16 + 4 * w, max_iter - n_iter),
         )  # fmt: skip
         n_iter += steps
+    objective = _dot(ws.residual, ws.residual, n_seen) / 2 + alpha * _one_norm(ws.code, w)
+    if not (gap <= tol or objective <= x_square / 2):  # beyond the dtype's digits: zero is better
+        return _measure(ws, 0, n_seen, atoms_by_feature, x_square, alpha, positive), n_iter
     for a in range(w):
         code[ws.atom[a]] = ws.code[a]
     return gap, n_iter

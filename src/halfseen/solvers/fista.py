@@ -58,7 +58,7 @@ class Fista:
     def _solve_part(self, problem, codes, lipschitz, tol, max_iter) -> Solution:
         gap = problem.relative_gap(codes)
         n_iter = torch.zeros(len(codes), dtype=torch.int64, device=codes.device)
-        active = (gap > tol).nonzero().flatten()
+        active = (~(gap <= tol)).nonzero().flatten()
         rows, state = problem.rows(active), State.start(codes[active])
         take_steps = _fastest_advance(problem.dictionary)
         done = 0
@@ -66,7 +66,7 @@ class Fista:
             n_steps = min(self.check_every, max_iter - done)
             state, new_gap = take_steps(rows, state, lipschitz, n_steps)
             done += n_steps
-            going = new_gap > tol if done < max_iter else torch.zeros_like(active, dtype=torch.bool)
+            going = (new_gap > tol) & (done < max_iter)  # a NaN does not go on
             left = active[~going]
             codes[left], gap[left], n_iter[left] = state.codes[~going], new_gap[~going], done
             if len(left):

@@ -118,7 +118,7 @@ def _advance(
     primal = r_square / 2 + weight * tl.sum(tl.abs(code), axis=1)
     dual = scale * r_x - scale * scale * r_square / 2
     rest = tl.maximum(primal - dual, 0.0)
-    rest = tl.where(rest > 0, rest / (tl.sum(x * x, axis=1) / 2), 0.0)
+    rest = tl.where(rest == 0, 0.0, rest / (tl.sum(x * x, axis=1) / 2))
 
     tl.store(gap + rows, rest, row_in)
     tl.store(codes + of_codes, code, codes_in)

@@ -62,7 +62,7 @@ class SubGradient:
             step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
         gap = problem.relative_gap(codes)
         n_iter = torch.zeros(n_rows, dtype=torch.int64, device=codes.device)
-        active = (gap > tol).nonzero().flatten()
+        active = (~(gap <= tol)).nonzero().flatten()
         for _ in range(max_iter):
             if len(active) == 0:
                 break
