@@ -332,19 +332,15 @@ def _settle(ws, w, n, fresh, alpha, singular):
         leaver = -1
         for a in range(n_step):
             value, step = ws.code[ws.support[a]], ws.step[a]
-            opposed = (value > 0 and step < 0) or (value < 0 and step > 0)
-            if opposed and abs(value) <= length * abs(step):
-                length, leaver = abs(value) / abs(step), a
-            elif value == 0:
-                length, leaver = alpha * 0, a
-                break
+            if value * step <= 0 and abs(value) <= length * abs(step):
+                length, leaver = (abs(value) / abs(step) if value != 0 else value), a
         if leaver < 0 and rank < n:  # numerically flat without end: do without the atom
             length, leaver = alpha * 0, rank
         for a in range(n_step):
             j = ws.support[a]
             old, new = ws.code[j], ws.code[j] + length * ws.step[a]
-            if a == leaver or (old > 0 and new < 0) or (old < 0 and new > 0):
-                new = alpha * 0  # no rounding carries a code across zero
+            if a == leaver or old * new < 0:  # no rounding carries a code across zero
+                new = alpha * 0
             ws.code[j] = new
             _add_row(ws.slope, old - new, ws.gram, j, w)
         if leaver < 0:
@@ -430,7 +426,7 @@ def _solve_working_set(ws, w, n, fresh, alpha, positive, x_square, singular, tol
     return n, fresh, n_iter
 
 
-@_inlined
+@_compiled
 def _measure(ws, w, n_seen, atoms_by_feature, x_square, alpha, positive):
     """Compute residual and correlations from the codes and return the gap."""
     for m in range(n_seen):
