@@ -141,7 +141,7 @@ def seed_from(random_state: int | np.random.RandomState | None) -> int:
 def without_mask(values: Any) -> Any:
     """Turn the mask of a numpy masked array into NaN; anything else passes through."""
     if isinstance(values, np.ma.MaskedArray):
-        return values.astype(np.result_type(values.dtype, np.float32)).filled(np.nan)
+        return np.ma.filled(values.astype(np.result_type(values.dtype, np.float32)), np.nan)
     return values
 
 

@@ -6,7 +6,6 @@ import itertools
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from halfseen.boundary import (
 )
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
+from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
@@ -126,7 +126,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         values = self._checked(X)
         layout = self._checked_layout(values.shape[1:])
-        moments = _Moments.of(values)
+        moments = ObservedMoments.of(values)
         moments.require_every_feature()
         centred, observed = self._working_tensors(values, moments)
         generator = torch.Generator().manual_seed(seed_from(self.random_state))
@@ -154,7 +154,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         values = self._checked(X)
         layout = self._checked_layout(values.shape[1:])
-        moments = _Moments.of(values)
+        moments = ObservedMoments.of(values)
         going_on = hasattr(self, "_state")
         if going_on:
             self._check_sample(X, values)
@@ -290,7 +290,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def _tiling(self) -> Tiling:
         return Whole() if self.tiling is None else self.tiling
 
-    def _working_tensors(self, values: np.ndarray, moments: _Moments) -> tuple[Tensor, Tensor]:
+    def _working_tensors(
+        self, values: np.ndarray, moments: ObservedMoments
+    ) -> tuple[Tensor, Tensor]:
         """Return what is learned from: centred values, 0 in the holes, and `observed`."""
         centred, observed = tensors_with_holes(
             moments.centred(values), device=choose_device(self.device)
@@ -316,7 +318,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             )
         return state
 
-    def _alpha(self, moments: _Moments) -> float:
+    def _alpha(self, moments: ObservedMoments) -> float:
         if self.alpha is not None:
             return float(self.alpha)
         # Constant data need no atoms, for which any alpha does.
@@ -382,44 +384,3 @@ def _shuffled_batches(
                     yield batch
 
     return itertools.islice(endless(), n_batches)
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Observed count and mean of each feature, and the sum of all squared deviations."""
-
-    count: np.ndarray
-    mean: np.ndarray  # 0 where nothing was observed
-    square_sum: float
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> _Moments:
-        count = (~np.isnan(values)).sum(0)
-        mean = np.nansum(values, 0, dtype=np.float64) / np.maximum(count, 1)
-        return cls(count, mean, float(np.nansum(np.square(values - mean))))
-
-    def merged(self, other: _Moments) -> _Moments:
-        count = self.count + other.count
-        share = other.count / np.maximum(count, 1)
-        difference = np.where(self.count > 0, other.mean - self.mean, other.mean)
-        between = np.square(other.mean - self.mean) * self.count * share
-        return _Moments(
-            count,
-            np.where(other.count > 0, self.mean + difference * share, self.mean),
-            self.square_sum + other.square_sum + float(between.sum()),
-        )
-
-    def centred(self, values: np.ndarray) -> np.ndarray:
-        return values - self.mean.astype(values.dtype)
-
-    def root_mean_square(self) -> float:
-        return math.sqrt(self.square_sum / max(int(self.count.sum()), 1))
-
-    def require_every_feature(self) -> None:
-        never = np.argwhere(self.count == 0)
-        if len(never):
-            first = int(never[0, 0]) if never.shape[1] == 1 else tuple(never[0].tolist())
-            raise ValueError(
-                f"{len(never)} feature(s) of X are never observed, the first is {first}; remove "
-                f"them or add samples in which they are observed."
-            )
