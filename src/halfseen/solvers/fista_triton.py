@@ -117,7 +117,8 @@ def _advance(
     scale = tl.where(scale * top > weight, weight / top, scale)
     primal = r_square / 2 + weight * tl.sum(tl.abs(code), axis=1)
     dual = scale * r_x - scale * scale * r_square / 2
-    rest = tl.maximum(primal - dual, 0.0)
+    rest = primal - dual
+    rest = tl.where(rest < 0, 0.0, rest)  # NaN stays NaN, which tl.maximum would hide
     rest = tl.where(rest == 0, 0.0, rest / (tl.sum(x * x, axis=1) / 2))
 
     tl.store(gap + rows, rest, row_in)
