@@ -87,7 +87,8 @@ def test_lasso_alpha_gives_the_codes_that_minimise_the_papers_objective(masked_r
 
 def test_lasso_alpha_of_an_unobserved_sample_is_finite():
     observed = torch.tensor([[False, False], [True, True]])
-    torch.testing.assert_close(lasso_alpha(observed, 1.0, 4.0), torch.tensor([2.0, 1.0]))
+    expected = torch.tensor([2.0, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(lasso_alpha(observed, 1.0, 4.0), expected)
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)])

@@ -10,19 +10,25 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from halfseen.classifier import SparseCodingClassifier as SparseCodingClassifier
     from halfseen.coding import sparse_encode as sparse_encode
     from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
     from halfseen.tilings import Channels as Channels
     from halfseen.tilings import Patches as Patches
     from halfseen.tilings import Whole as Whole
+    from halfseen.training.published import Published as Published
+    from halfseen.training.published import published_settings as published_settings
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Channels": "halfseen.tilings",
     "Patches": "halfseen.tilings",
+    "Published": "halfseen.training.published",
+    "SparseCodingClassifier": "halfseen.classifier",
     "SparseCodingImputer": "halfseen.imputer",
     "Whole": "halfseen.tilings",
+    "published_settings": "halfseen.training.published",
     "sparse_encode": "halfseen.coding",
 }
 

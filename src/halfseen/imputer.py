@@ -10,16 +10,16 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen.boundary import (
     check_squares,
+    checked_samples,
     choose_device,
     finite_floats,
     seed_from,
     tensors_with_holes,
-    without_mask,
 )
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
@@ -124,7 +124,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
-        values = self._checked(X)
+        values = checked_samples(X, self)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         moments.require_every_feature()
@@ -152,7 +152,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
-        values = self._checked(X)
+        values = checked_samples(X, self)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         going_on = hasattr(self, "_state")
@@ -234,22 +234,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _checked(self, X) -> np.ndarray:
-        if isinstance(X, Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
-        return check_array(
-            without_mask(X),
-            dtype=[np.float64, np.float32],
-            allow_nd=True,
-            ensure_all_finite="allow-nan",
-            estimator=self,
-            input_name="X",
-        )
-
     def _checked_new(self, X) -> np.ndarray:
         check_is_fitted(self, "components_")
-        values = self._checked(X)
+        values = checked_samples(X, self)
         self._check_sample(X, values)
         self._moments.require_every_feature()
         return values

@@ -12,6 +12,7 @@ multiplying by it and scales J2 otherwise, so values of λ do not carry over.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -72,7 +73,9 @@ def total_loss(
     ).mean()
 
 
-def lasso_alpha(observed: Tensor, lambda_rec: float, lambda_l1: float) -> Tensor:
+def lasso_alpha(
+    observed: Tensor, lambda_rec: float, lambda_l1: float, dtype: torch.dtype = torch.float64
+) -> Tensor:
     """Return for each sample the alpha whose lasso has the codes that minimise λ1·J1 + λ2·J2.
 
     λ1·(M/N)·‖r‖² + (λ2/N)·‖s‖₁ is 2·λ1·M/N times ½‖r‖² + alpha·‖s‖₁ with
@@ -85,10 +88,12 @@ def lasso_alpha(observed: Tensor, lambda_rec: float, lambda_l1: float) -> Tensor
     observed : bool Tensor of shape (n_samples, *sample_shape)
     lambda_rec, lambda_l1 : float
         λ1 and λ2, positive.
+    dtype : torch.dtype
+        Of the result.
     """
     if not (lambda_rec > 0 and lambda_l1 > 0):
         raise ValueError(
             f"lambda_rec and lambda_l1 must be positive; got {lambda_rec!r} and {lambda_l1!r}."
         )
-    n_observed = observed.flatten(1).sum(1).clamp(min=1)
+    n_observed = observed.flatten(1).sum(1).clamp(min=1).to(dtype)
     return lambda_l1 / (2 * lambda_rec * n_observed)

@@ -57,10 +57,9 @@ class Tiling(ABC):
                 f"{self} cuts samples of shape (n_samples, ...); got shape {tuple(X.shape)}."
             )
         layout = self.layout(tuple(X.shape[1:]))
-        flat = X.reshape(len(X), math.prod(X.shape[1:]))
         if isinstance(X, Tensor):
-            return flat[:, layout.to(X.device)]
-        return flat[:, layout.numpy()]
+            return cut(X, layout.to(X.device))
+        return X.reshape(len(X), -1)[:, layout.numpy()]
 
     def merge(self, tiles: Array, sample_shape: tuple[int, ...]) -> Array:
         """Put tiles back together; where several tiles hold a feature it is their mean.
@@ -85,13 +84,25 @@ class Tiling(ABC):
                 f"sample of shape {sample_shape}, so tiles of shape (n_samples, "
                 f"{layout.shape[0]}, {layout.shape[1]}) were expected; got {tuple(tiles.shape)}."
             )
-        n_features = math.prod(sample_shape)
-        total = tiles.new_zeros(len(tiles), n_features)
-        # One tile at a time: no feature is written twice at once, so the sum has one order.
-        for tile, positions in enumerate(layout.to(tiles.device)):
-            total.index_add_(1, positions, tiles[:, tile])
-        holders = torch.bincount(layout.flatten(), minlength=n_features).to(total)
-        return (total / holders).reshape(len(tiles), *sample_shape)
+        return put_together(tiles, layout.to(tiles.device), sample_shape)
+
+
+def cut(X: Tensor, layout: Tensor) -> Tensor:
+    """Cut samples into tiles by a layout on their device, see `Tiling.split`."""
+    return X.flatten(1)[:, layout]
+
+
+def put_together(tiles: Tensor, layout: Tensor, sample_shape: tuple[int, ...]) -> Tensor:
+    """Put tiles back together by a layout on their device, see `Tiling.merge`."""
+    n_features = math.prod(sample_shape)
+    total = tiles.new_zeros(tiles.shape[0], n_features)
+    # One tile at a time: no feature is written twice at once, so the sum has one order.
+    for tile in range(layout.shape[0]):
+        total.index_add_(1, layout[tile], tiles[:, tile])
+    holders = total.new_zeros(n_features).index_add(
+        0, layout.flatten(), total.new_ones(layout.numel())
+    )
+    return (total / holders).reshape(tiles.shape[0], *sample_shape)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Fista:
         n_iter = torch.zeros(len(codes), dtype=torch.int64, device=codes.device)
         active = (~(gap <= tol)).nonzero().flatten()
         rows, state = problem.rows(active), State.start(codes[active])
-        take_steps = _fastest_advance(problem.dictionary)
+        take_steps = fastest_advance(problem.dictionary)
         done = 0
         while len(active) and done < max_iter:
             n_steps = min(self.check_every, max_iter - done)
@@ -74,7 +74,8 @@ class Fista:
         return Solution(codes, gap, n_iter)
 
 
-def _fastest_advance(dictionary: Tensor):
+def fastest_advance(dictionary: Tensor):
+    """Return `advance`, or its form on chip where that can take the dictionary."""
     if dictionary.is_cuda and importlib.util.find_spec("triton") is not None:
         from halfseen.solvers import fista_triton
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from halfseen.coding import MaskedLasso, Solution
 
 
-def subgradient_step(codes: Tensor, gradient: Tensor, step: float) -> Tensor:
+def subgradient_step(codes: Tensor, gradient: Tensor, step: float | Tensor) -> Tensor:
     """Move against the gradient; a coefficient that would change its sign stops at zero.
 
     A coefficient at zero stays there, so codes only get sparser.
@@ -21,7 +21,8 @@ def subgradient_step(codes: Tensor, gradient: Tensor, step: float) -> Tensor:
     gradient : Tensor
         Of the whole objective, with the sign of the code as the derivative of its l1 norm.
         Entries where the code is zero are ignored.
-    step : float
+    step : float or Tensor
+        The same for all, or of a shape that broadcasts with `codes`.
     """
     moved = codes - step * gradient
     return torch.where(codes * moved > 0, moved, 0)
@@ -36,6 +37,11 @@ class SubGradient:
     step : float, optional
         Step on the gradient of one row's objective. By default 1/L with L the squared
         spectral norm of the dictionary.
+    shrinkage : float, optional
+        Instead of `step`: what the l1 term alone takes off a coefficient in one step. The
+        step of a row is then ``shrinkage / alpha``.
+    n_steps : int, optional
+        Most steps taken, if fewer than `max_iter`.
     random_state : int
         Seed of the random start (codes cannot start at zero). One draw serves every row, so
         that the code of a row does not depend on the rows beside it.
@@ -43,12 +49,14 @@ class SubGradient:
     Notes
     -----
     The rule removes atoms and never brings one back, so the minimum is in general not
-    reached and a ConvergenceWarning says by how much. The published step sizes act on the
-    gradient of λ1·J1 + λ2·J2 averaged over a batch; one on this gradient is larger by the
-    batch size over 2·λ1·M/N.
+    reached and a ConvergenceWarning says by how much. The published step sizes σ act on the
+    gradient of λ1·J1 + λ2·J2 averaged over a batch of B, where the l1 term takes
+    σ·λ2 / (N·B) off a coefficient: that is their `shrinkage`.
     """
 
     step: float | None = None
+    shrinkage: float | None = None
+    n_steps: int | None = None
     random_state: int = 0
 
     def solve(
@@ -57,25 +65,31 @@ class SubGradient:
         """Take steps from `init`, or from a random start, until the gap is small or stuck."""
         n_rows, n_atoms = len(problem.X), len(problem.dictionary)
         codes = self._start(problem, n_rows, n_atoms) if init is None else init.clone()
-        step = self.step
-        if step is None:
-            step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
+        steps = self._step_sizes(problem)
         gap = problem.relative_gap(codes)
         n_iter = torch.zeros(n_rows, dtype=torch.int64, device=codes.device)
         active = (~(gap <= tol)).nonzero().flatten()
-        for _ in range(max_iter):
+        for _ in range(min(max_iter, self.n_steps or max_iter)):
             if len(active) == 0:
                 break
             rows = problem.rows(active)
             old = codes[active]
             gradient = rows.alpha[:, None] * old.sign() - rows.residual(old) @ rows.dictionary.T
-            new = subgradient_step(old, gradient, step)
+            new = subgradient_step(old, gradient, steps[active])
             codes[active] = new
             gap[active] = rows.relative_gap(new)
             n_iter[active] += 1
             moving = (new != old).any(1)
             active = active[(gap[active] > tol) & moving]
         return Solution(codes, gap, n_iter)
+
+    def _step_sizes(self, problem: MaskedLasso) -> Tensor:
+        if self.shrinkage is not None:
+            return (self.shrinkage / problem.alpha)[:, None]
+        step = self.step
+        if step is None:
+            step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
+        return torch.full_like(problem.alpha, step)[:, None]
 
     def _start(self, problem: MaskedLasso, n_rows: int, n_atoms: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.random_state)

@@ -1,0 +1,338 @@
+"""`SparseCodingClassifier`: a classifier for samples with holes, as scikit-learn knows them."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from halfseen import classifier_file
+from halfseen.boundary import checked_samples, choose_device, finite_floats
+from halfseen.fitting import Fitted, fit_classifier
+from halfseen.networks import NetworkSpec
+from halfseen.nn import Completion
+from halfseen.tilings import Tiling
+from halfseen.training.published import Published
+
+_ENTRIES_AT_ONCE = 2**25  # of samples and codes that are in work together, in prediction
+
+
+class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Classify samples with holes by a network, a dictionary and sparse codes learned together.
+
+    Nothing is filled in before learning. A sample is approximated on its observed features by
+    few atoms of a dictionary, the approximation completes it, and a network classifies the
+    result; the loss of the network reaches the dictionary.
+
+    Parameters
+    ----------
+    network : {"logistic", "mlp", "cnn4", "cnn4_bn", "resnet18"}, Module or function
+        What classifies: a name; any ``torch.nn.Module`` from samples to scores (a copy is
+        trained); or a function that makes one, called with ``(sample_shape, n_classes)`` or
+        with nothing.
+    tiling : Tiling, optional
+        How a sample is cut for coding: ``Whole()`` (default), ``Channels()`` or
+        ``Patches(size, stride)``.
+    n_atoms : int, optional
+        Atoms of the dictionary; by default as many as a tile has features.
+    lambda_rec, lambda_l1 : float
+        The paper's λ1 and λ2, weights of reconstruction error and l1 norm beside the
+        classification loss. By default `lambda_l1` is such that the price of a unit of code
+        is half a standard deviation for a sample with the mean number of observed features.
+    training : {"task", "joint", "sequential", "published"} or Published
+        ``"task"``: codes without labels, the classification loss reaches the dictionary
+        through them. ``"joint"``: codes, dictionary and network in turns, the paper's
+        objective by proximal steps and Adam. ``"sequential"``: dictionary and codes first,
+        then the network. ``"published"``: the paper's Algorithm 1 and 2; `Published` has
+        their rates and Algorithm 3, and `published_settings` the paper's values.
+    label_weight : float
+        How much the classification loss enters the update of the codes, with training
+        "joint" or "published": 1 is the paper, 0 leaves labels to dictionary and network.
+    network_input : {"completed", "reconstruction"}
+        What the network sees: observed values kept, or the reconstruction throughout (paper).
+    hide : float
+        Mean share of the observed entries that is hidden in each step of "task" training; a
+        sample loses between none and twice this.
+    n_epochs : int, optional
+        Passes over the data. By default as many as make 600 mini-batches, at least 10.
+    batch_size : int
+        Samples in a mini-batch.
+    learning_rate : float, optional
+        Of the network. By default 0.01 for "logistic" and "mlp", else 0.002.
+    validation_fraction : float, optional
+        Share of the samples of each class whose labels are kept from training. The epoch with
+        the best accuracy on them is kept in the end, and training stops when ten epochs
+        brought no better one.
+    class_weight : dict, "balanced" or None
+        Weights of classes, see scikit-learn.
+    device : str or torch.device
+        Where to compute; ``"auto"`` takes a GPU if there is one.
+    random_state : int, RandomState or None
+        Seed of everything that is drawn. None is different every time. The global random
+        state is neither used nor changed.
+    verbose : int
+        1 shows one live line in a terminal.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    module_ : torch.nn.Sequential
+        The trained model: a tensor with NaN in, scores out. Its parts are `standardise`,
+        `completion` (a `halfseen.nn.SparseCompletion`) and `network`.
+    history_ : list of dict
+        One record per epoch: J0, J1, J2, share of non-zero codes, accuracy, seconds.
+    n_iter_ : int
+        Epochs trained.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If X had column names.
+
+    Notes
+    -----
+    Features are standardised first (images by one scale for all pixels, tables column by
+    column), except with "published" training; λ1 and λ2 act on standardised values. Samples
+    that are equal in features and label count as one with the sum of their weights, so the
+    order of the rows does not matter and a weight of two is the same as a row twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from halfseen import SparseCodingClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    >>> clf = SparseCodingClassifier(n_epochs=50, random_state=0).fit(X, y)
+    >>> clf.predict_proba(X[:2]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec = "logistic",
+        tiling: Tiling | None = None,
+        n_atoms: int | None = None,
+        *,
+        lambda_rec: float = 1.0,
+        lambda_l1: float | None = None,
+        training: str | Published = "task",
+        label_weight: float = 0.0,
+        network_input: str = "completed",
+        hide: float = 0.25,
+        n_epochs: int | None = None,
+        batch_size: int = 128,
+        learning_rate: float | None = None,
+        validation_fraction: float | None = None,
+        class_weight: dict | str | None = None,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.network = network
+        self.tiling = tiling
+        self.n_atoms = n_atoms
+        self.lambda_rec = lambda_rec
+        self.lambda_l1 = lambda_l1
+        self.training = training
+        self.label_weight = label_weight
+        self.network_input = network_input
+        self.hide = hide
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.class_weight = class_weight
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X, y, sample_weight=None, *, checkpoint: str | os.PathLike | None = None
+    ) -> SparseCodingClassifier:
+        """Learn dictionary and network.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+            NaN marks a hole. Every feature must be observed in some sample.
+        y : array of shape (n_samples,)
+            Labels of any kind.
+        sample_weight : array of shape (n_samples,), optional
+        checkpoint : path, optional
+            A file that the state of training is written to now and then. If the process
+            dies, the same call goes on from there; on a CPU it ends with the same bits.
+
+        Returns
+        -------
+        self
+        """
+        values = checked_samples(X, self)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(values, y)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        fitted = fit_classifier(self, values, labels, classes, sample_weight, checkpoint)
+        # All of it at the end, so that a failure leaves nothing behind.
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.classes_ = classes
+        return self._adopt(fitted)
+
+    def decision_function(self, X) -> np.ndarray:
+        """Return scores: log-probabilities up to a constant per sample.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            For two classes the difference: positive for ``classes_[1]``.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Return the probability of each class, shape (n_samples, n_classes)."""
+        scores = self._scores(X)
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        return odds / odds.sum(1, keepdims=True)
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each sample, shape (n_samples,)."""
+        best = self._scores(X).argmax(1)
+        return self.classes_[best]
+
+    def transform(self, X) -> np.ndarray:
+        """Return the sparse codes of samples.
+
+        Returns
+        -------
+        codes : ndarray of shape (n_samples, n_atoms) or (n_samples, n_tiles, n_atoms)
+            With an axis for the tiles if a sample has several.
+        """
+        values = self._checked_new(X)
+        parts = [completion.codes.cpu().numpy() for _, completion in self._completions(values)]
+        codes = np.concatenate(parts).astype(values.dtype, copy=False)
+        return codes[:, 0] if codes.shape[1] == 1 else codes
+
+    def inverse_transform(self, codes) -> np.ndarray:
+        """Return the reconstructions that codes stand for, holes and observed values alike.
+
+        Parameters
+        ----------
+        codes : array of shape (n_samples, n_atoms) or (n_samples, n_tiles, n_atoms)
+            As `transform` returns them.
+        """
+        check_is_fitted(self)
+        given = finite_floats(codes, "codes")
+        completion = self._module().completion
+        n_tiles, n_atoms = len(completion.layout), len(completion.atoms)
+        expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
+        if given.shape[1:] != expected:
+            raise ValueError(
+                f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; "
+                f"got {tuple(given.shape)}. Pass what transform() returned."
+            )
+        with torch.no_grad():
+            result = completion.reconstruct(
+                given.reshape(len(given), n_tiles, n_atoms).to(completion.atoms)
+            )
+            result = self._module().standardise.inverse(result)
+        return result.cpu().numpy()
+
+    def impute(self, X) -> np.ndarray:
+        """Return completed samples: observed values as they are, holes filled."""
+        values = self._checked_new(X)
+        completed = values.copy()
+        standardise = self._module().standardise
+        for some, completion in self._completions(values):
+            filled = standardise.inverse(completion.reconstruction).cpu().numpy()
+            holes = np.isnan(values[some])
+            completed[some][holes] = filled[holes]
+        return completed
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted classifier to one file without code in it, whole or not at all."""
+        check_is_fitted(self)
+        classifier_file.save(self, path)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike, network: NetworkSpec | None = None, device="auto"
+    ) -> SparseCodingClassifier:
+        """Return a classifier from a file that `save` wrote. No code is executed.
+
+        Parameters
+        ----------
+        path : path
+        network : Module or function, optional
+            What `network` was, if it was not a name: the file holds weights, not code.
+        device : str or torch.device
+            The parameter `device` of the result.
+        """
+        return classifier_file.load(cls, path, network, device)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __getstate__(self):
+        state = super().__getstate__().copy()
+        if "module_" in state:  # so that a pickle from a GPU opens anywhere
+            state["module_"] = copy.deepcopy(state["module_"]).cpu()
+        return state
+
+    def _adopt(self, fitted: Fitted) -> SparseCodingClassifier:
+        self.module_ = fitted.module
+        self.history_ = fitted.history
+        self.n_iter_ = len(fitted.history)
+        return self
+
+    def _checked_new(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        values = checked_samples(X, self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        expected = self.module_.completion.sample_shape
+        if values.shape[1:] != expected:
+            raise ValueError(
+                f"samples of shape {expected} were learned; got samples of shape "
+                f"{values.shape[1:]}."
+            )
+        return values
+
+    def _module(self) -> nn.Sequential:
+        return self.module_.to(choose_device(self.device)).eval()
+
+    def _scores(self, X) -> np.ndarray:
+        values = self._checked_new(X)
+        module = self._module()
+        parts = []
+        for _, completion in self._completions(values):
+            seen = getattr(completion, module.completion.output)
+            with torch.no_grad():
+                parts.append(module.network(seen).double().cpu().numpy())
+        return np.concatenate(parts)
+
+    def _completions(self, values: np.ndarray) -> Iterator[tuple[slice, Completion]]:
+        """Complete samples in parts that fit into memory: which samples, and the result."""
+        module = self._module()
+        completion = module.completion
+        n_tiles, n_tile_features = completion.layout.shape
+        per_sample = n_tiles * (n_tile_features + len(completion.atoms))
+        n_at_once = max(1, _ENTRIES_AT_ONCE // per_sample)
+        for start in range(0, len(values), n_at_once):
+            some = slice(start, start + n_at_once)
+            X: Tensor = torch.from_numpy(values[some]).to(completion.atoms)
+            with torch.no_grad():
+                yield some, completion(module.standardise(X), details=True)

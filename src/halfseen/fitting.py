@@ -1,0 +1,288 @@
+"""From checked arrays and the parameters of a `SparseCodingClassifier` to a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import _check_sample_weight
+from torch import nn
+
+from halfseen.boundary import choose_device, merge_equal_rows, seed_from, tensors_with_holes
+from halfseen.networks import make_network
+from halfseen.nn import OUTPUTS, SparseCompletion
+from halfseen.progress import live_line
+from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.tilings import Tiling, Whole
+from halfseen.training.joint import Joint
+from halfseen.training.loop import Checkpoint, run, saved_seed
+from halfseen.training.published import Published, PublishedSequential, Simultaneous
+from halfseen.training.task import Sequential, TaskDriven
+from halfseen.training.trainer import Plan, Samples, Trainer
+
+_TRAININGS = ("task", "joint", "sequential", "published")
+_LEAST_STEPS = 600
+_LEAST_EPOCHS = 10
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What training leaves behind."""
+
+    module: nn.Sequential
+    history: list[dict]
+
+
+def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint) -> Fitted:
+    """Train a model.
+
+    Parameters
+    ----------
+    settings : SparseCodingClassifier
+        Only its parameters are read.
+    values : ndarray of shape (n_samples, *sample_shape)
+        NaN in the holes.
+    labels : ndarray of shape (n_samples,)
+        Places of the labels in `classes`.
+    classes : ndarray of shape (n_classes,)
+    sample_weight : array of shape (n_samples,) or None
+    checkpoint : path or None
+    """
+    check_settings(settings)
+    weight = _weights(settings, values, labels, classes, sample_weight)
+    values, labels, weight = merge_equal_rows(values, labels, weight)
+    device = choose_device(settings.device)
+    seed = _seed(settings, checkpoint)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        setup = set_up(settings, values, labels, weight, len(classes), device, seed)
+        with live_line(settings.verbose, setup.trainer.n_epochs) as report:
+            history = run(
+                setup.trainer,
+                validation=setup.validation,
+                checkpoint=_checkpoint(settings, checkpoint, seed, values, labels, weight, device),
+                prepare=setup.prepare,
+                report=report,
+            )
+    return Fitted(setup.module.eval(), history)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A training that is ready to run: `prepare` first, then the trainer's epochs."""
+
+    module: nn.Sequential
+    trainer: Trainer
+    validation: Samples | None
+    prepare: Callable[[], object]
+
+
+def set_up(settings, values, labels, weight, n_classes, device, seed) -> Setup:
+    """Put together model, samples and trainer; see `fit_classifier` for the parameters."""
+    module = _make_module(settings, values, n_classes, device)
+    scaled = module.standardise(torch.from_numpy(values).to(module.standardise.centre))
+    X, observed = tensors_with_holes(scaled)
+    samples = Samples(
+        X,
+        observed,
+        torch.from_numpy(labels).to(device),
+        torch.from_numpy(weight / weight.mean()).to(X),
+    )
+    kept, held_out = _split(settings.validation_fraction, labels, seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    trainer = _make_trainer(settings, module, samples.rows(kept), generator)
+
+    def prepare() -> None:
+        # The first dictionary comes from all samples: it sees no labels.
+        if settings.training in ("task", "sequential"):
+            module.completion.learn(scaled, random_state=seed)
+
+    return Setup(module, trainer, samples.rows(held_out) if len(held_out) else None, prepare)
+
+
+def check_settings(settings) -> None:
+    """Refuse parameters that make no sense, before any work is done."""
+
+    def require(ok: bool, name: str, expected: str) -> None:
+        if not ok:
+            raise ValueError(f"{name} must be {expected}; got {getattr(settings, name)!r}.")
+
+    def number(value) -> bool:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return real and math.isfinite(value)
+
+    def whole(value) -> bool:
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
+
+    for name in ("n_atoms", "n_epochs"):
+        value = getattr(settings, name)
+        require(value is None or whole(value), name, "a whole number ≥ 1 or None")
+    require(whole(settings.batch_size), "batch_size", "a whole number ≥ 1")
+    require(number(settings.lambda_rec) and settings.lambda_rec > 0, "lambda_rec", "positive")
+    for name in ("lambda_l1", "learning_rate"):
+        value = getattr(settings, name)
+        require(value is None or (number(value) and value > 0), name, "positive or None")
+    require(number(settings.label_weight) and settings.label_weight >= 0, "label_weight", "≥ 0")
+    require(number(settings.hide) and 0 <= settings.hide <= 0.5, "hide", "from 0 to 0.5")
+    share = settings.validation_fraction
+    require(
+        share is None or (number(share) and 0 < share < 1),
+        "validation_fraction",
+        "between 0 and 1, or None",
+    )
+    require(
+        settings.tiling is None or isinstance(settings.tiling, Tiling),
+        "tiling",
+        "None or a tiling such as Whole() or Patches(8, 4)",
+    )
+    require(
+        isinstance(settings.training, Published) or settings.training in _TRAININGS,
+        "training",
+        f"one of {', '.join(map(repr, _TRAININGS))} or a Published",
+    )
+    require(settings.network_input in OUTPUTS, "network_input", " or ".join(map(repr, OUTPUTS)))
+
+
+def published(settings) -> Published | None:
+    """Return the paper's rates if the paper's algorithms are asked for."""
+    if isinstance(settings.training, Published):
+        return settings.training
+    return Published() if settings.training == "published" else None
+
+
+def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, device):
+    """Return standardisation, completion and network as one module, untrained."""
+    tiling = Whole() if settings.tiling is None else settings.tiling
+    n_tile_features = tiling.layout(sample_shape).shape[1]
+    rates = published(settings)
+    completion = SparseCompletion(
+        tiling,
+        settings.n_atoms or n_tile_features,
+        sample_shape,
+        lambda_rec=settings.lambda_rec,
+        lambda_l1=lambda_l1,
+        output=settings.network_input,
+        dtype=dtype,
+    )
+    if rates is not None:
+        completion.tol = 0.0
+        completion.solver = rates.test_solver(
+            math.prod(sample_shape), settings.batch_size, n_epochs, lambda_l1
+        )
+    network = make_network(settings.network, sample_shape, n_classes)
+    blank = np.zeros(sample_shape), np.ones(sample_shape)
+    parts = {"standardise": Standardise(*blank), "completion": completion, "network": network}
+    return nn.Sequential(OrderedDict(parts)).to(device=device, dtype=dtype)
+
+
+def _make_module(settings, values: np.ndarray, n_classes: int, device: torch.device):
+    centre, scale = observed_centre_and_scale(values)
+    rms = 1.0
+    if published(settings) is not None:  # the paper works on the values as they are
+        rms = float(np.sqrt(np.nanmean(np.square(values, dtype=np.float64)))) or 1.0
+        centre, scale = np.zeros_like(centre), np.ones_like(scale)
+    lambda_l1 = settings.lambda_l1
+    if lambda_l1 is None:
+        mean_observed = max(1.0, (~np.isnan(values)).sum() / len(values))
+        lambda_l1 = float(settings.lambda_rec * rms * mean_observed)  # alpha = rms / 2 there
+    # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
+    double = values.dtype == np.float64 and device.type == "cpu"
+    module = make_module(
+        settings,
+        values.shape[1:],
+        n_classes,
+        lambda_l1,
+        epochs(settings, len(values)),
+        torch.float64 if double else torch.float32,
+        device,
+    )
+    module.standardise.centre.copy_(torch.from_numpy(centre))
+    module.standardise.scale.copy_(torch.from_numpy(scale))
+    return module
+
+
+def epochs(settings, n_samples: int) -> int:
+    """Return the number of epochs, also when it is left to us."""
+    if settings.n_epochs is not None:
+        return int(settings.n_epochs)
+    n_batches = math.ceil(n_samples / settings.batch_size)
+    return max(_LEAST_EPOCHS, math.ceil(_LEAST_STEPS / n_batches))
+
+
+def _make_trainer(settings, module, samples: Samples, generator: torch.Generator) -> Trainer:
+    rate = settings.learning_rate
+    if rate is None:
+        rate = 0.01 if settings.network in ("logistic", "mlp") else 0.002
+    plan = Plan(
+        n_epochs=epochs(settings, len(samples)),
+        batch_size=settings.batch_size,
+        learning_rate=rate,
+        lambda_rec=settings.lambda_rec,
+        lambda_l1=module.completion.lambda_l1,
+        label_weight=settings.label_weight,
+        hide=settings.hide,
+    )
+    parts = module.completion, module.network, samples, plan, generator
+    rates = published(settings)
+    if rates is not None:
+        return (PublishedSequential if rates.sequential else Simultaneous)(*parts, rates=rates)
+    return {"task": TaskDriven, "joint": Joint, "sequential": Sequential}[settings.training](*parts)
+
+
+def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
+    weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+    if settings.class_weight is not None:
+        weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
+    if not weight.sum() > 0:
+        raise ValueError("sample_weight and class_weight leave no sample with a positive weight.")
+    return weight
+
+
+def _split(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:
+    """Return which rows to learn from and which to validate with, class by class."""
+    if fraction is None:
+        everything = torch.arange(len(labels))
+        return everything, everything[:0]
+    random = np.random.default_rng(seed)
+    held_out = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        rows = random.permutation(np.flatnonzero(labels == label))
+        held_out[rows[: round(fraction * len(rows))]] = True
+    if held_out.all() or not held_out.any():
+        raise ValueError(
+            f"validation_fraction={fraction} of {len(labels)} distinct samples leaves nothing to "
+            f"{'learn from' if held_out.all() else 'validate with'}."
+        )
+    return torch.from_numpy(np.flatnonzero(~held_out)), torch.from_numpy(np.flatnonzero(held_out))
+
+
+def _seed(settings, checkpoint: str | os.PathLike | None) -> int:
+    """Return the seed; a training that goes on and was not given one keeps its own."""
+    fixed = isinstance(settings.random_state, numbers.Integral)
+    if checkpoint is not None and not fixed and Path(checkpoint).exists():
+        return saved_seed(checkpoint)
+    return seed_from(settings.random_state)
+
+
+def _checkpoint(settings, path, seed, values, labels, weight, device) -> Checkpoint | None:
+    if path is None:
+        return None
+    parameters = settings.get_params(deep=False)
+    for name in ("device", "random_state", "verbose"):
+        parameters.pop(name)
+    if not isinstance(settings.network, str):  # code has no name that lasts
+        parameters["network"] = "custom"
+    digest = hashlib.sha256(repr((sorted(parameters.items()), seed, device.type)).encode())
+    for array in (values, labels, weight):
+        digest.update(repr((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array))
+    return Checkpoint(path, digest.hexdigest(), seed)

@@ -1,0 +1,261 @@
+"""`SparseCompletion`: a PyTorch layer that takes tensors with holes and completes them.
+
+The codes are the minimisers of a lasso per tile, found by the fastest solver at hand, so
+training and test codes are made in the same way. Derivatives come from the condition that
+the minimum satisfies, not from the iterations that led to it (`implicit.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from halfseen.coding import MAX_ITER, MaskedLasso, Solver
+from halfseen.implicit import differentiable_codes
+from halfseen.objective import lasso_alpha
+from halfseen.tilings import Tiling, cut, put_together
+
+OUTPUTS = ("completed", "reconstruction")
+
+
+class Completion(NamedTuple):
+    """What `SparseCompletion` knows of a batch.
+
+    Attributes
+    ----------
+    completed : Tensor of shape (n_samples, *sample_shape)
+        Observed values kept, holes from the reconstruction.
+    reconstruction : Tensor of shape (n_samples, *sample_shape)
+    codes : Tensor of shape (n_samples, n_tiles, n_atoms)
+    """
+
+    completed: Tensor
+    reconstruction: Tensor
+    codes: Tensor
+
+
+class SparseCompletion(nn.Module):
+    """Complete tensors with holes by sparse coding, differentiably in the dictionary.
+
+    ``nn.Sequential(SparseCompletion(...), network)`` is a network for data with NaN. The
+    loss of the network reaches the dictionary through the codes.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        How a sample is cut: ``Whole()``, ``Channels()`` or ``Patches(size, stride)``.
+    n_atoms : int
+        Atoms of the dictionary.
+    sample_shape : tuple of int
+        Shape of one sample, such as ``(3, 32, 32)``.
+    lambda_rec, lambda_l1 : float
+        The paper's λ1 and λ2. With M of its N features observed, a sample is coded by
+        min ½‖observed ⊙ (x − s·dictionary)‖² + alpha·‖s‖₁ with
+        alpha = lambda_l1 / (2·lambda_rec·M). By default alpha is ½ where half the features
+        are observed, which suits values of variance 1.
+    output : {"completed", "reconstruction"}
+        What `forward` returns.
+    n_gradient_steps : int
+        Conjugate-gradient steps for the derivative of the codes; with as many as a code has
+        non-zeros it is exact. 0: codes are constants.
+    positive : bool
+        Restrict codes to s ≥ 0.
+    tol : float
+        Relative duality gap at which a code is finished, see `sparse_encode`.
+    solver : str or Solver
+        See `sparse_encode`.
+    device, dtype
+        Of the dictionary, as in other torch modules.
+
+    Attributes
+    ----------
+    atoms : Parameter of shape (n_atoms, n_tile_features)
+        `dictionary` before its atoms are scaled to norm 1. Any optimiser may move it.
+    mean : Tensor of shape sample_shape
+        Subtracted before coding and added afterwards; zero until `learn` sets it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from halfseen import Whole
+    >>> from halfseen.nn import SparseCompletion
+    >>> layer = SparseCompletion(Whole(), n_atoms=6, sample_shape=(4,))
+    >>> model = torch.nn.Sequential(layer, torch.nn.Linear(4, 2))
+    >>> scores = model(torch.tensor([[1.0, float("nan"), 2.0, 0.5]]))
+    >>> scores.sum().backward()
+    >>> layer.atoms.grad.shape
+    torch.Size([6, 4])
+    """
+
+    atoms: nn.Parameter
+    mean: Tensor
+    layout: Tensor
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        n_atoms: int,
+        sample_shape: tuple[int, ...],
+        *,
+        lambda_rec: float = 1.0,
+        lambda_l1: float | None = None,
+        output: str = "completed",
+        n_gradient_steps: int = 20,
+        positive: bool = False,
+        tol: float = 1e-4,
+        solver: str | Solver = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(tiling, Tiling):
+            raise ValueError(
+                f"tiling must be a tiling such as Whole() or Patches(8, 4); got {tiling!r}."
+            )
+        if output not in OUTPUTS:
+            raise ValueError(f"output must be one of {OUTPUTS}; got {output!r}.")
+        _check_whole("n_atoms", n_atoms, 1)
+        _check_whole("n_gradient_steps", n_gradient_steps, 0)
+        self.tiling = tiling
+        self.sample_shape = tuple(sample_shape)
+        n_features = math.prod(self.sample_shape)
+        self.lambda_rec = lambda_rec
+        self.lambda_l1 = lambda_rec * n_features / 2 if lambda_l1 is None else lambda_l1
+        lasso_alpha(torch.ones(1, 1), self.lambda_rec, self.lambda_l1)  # refuses what is not > 0
+        self.output = output
+        self.n_gradient_steps = n_gradient_steps
+        self.positive = positive
+        self.tol = tol
+        self.solver = solver
+        layout = tiling.layout(self.sample_shape).to(device)
+        atoms = torch.randn(n_atoms, layout.shape[1], device=device, dtype=dtype)
+        self.atoms = nn.Parameter(F.normalize(atoms, dim=1))
+        self.register_buffer("layout", layout, persistent=False)
+        self.register_buffer("mean", atoms.new_zeros(self.sample_shape))
+
+    @property
+    def dictionary(self) -> Tensor:
+        """The atoms, each of norm 1; shape (n_atoms, n_tile_features)."""
+        return F.normalize(self.atoms, dim=1)
+
+    @torch.no_grad()
+    def normalise_atoms(self) -> None:
+        """Scale `atoms` themselves to norm 1, after an optimiser's step; changes no output."""
+        self.atoms.copy_(self.dictionary)
+
+    def learn(self, X, *, n_steps: int = 600, random_state=None) -> SparseCompletion:
+        """Start dictionary and mean from samples with holes, without labels.
+
+        A dictionary from here is a far better start than a random one.
+
+        Parameters
+        ----------
+        X : array or Tensor of shape (n_samples, *sample_shape)
+            NaN marks a hole.
+        n_steps : int
+            Mini-batches learned from, see `SparseCodingImputer`.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        self
+        """
+        from halfseen.imputer import SparseCodingImputer
+
+        observed = torch.as_tensor(~np.isnan(X)) if not isinstance(X, Tensor) else ~X.isnan()
+        imputer = SparseCodingImputer(
+            len(self.atoms),
+            self.tiling,
+            alpha=lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item(),
+            positive=self.positive,
+            n_steps=n_steps,
+            device=self.atoms.device,
+            random_state=random_state,
+        ).fit(X)
+        if imputer.mean_.shape != self.sample_shape:
+            raise ValueError(
+                f"samples of shape {self.sample_shape} were expected; got {imputer.mean_.shape}."
+            )
+        with torch.no_grad():
+            self.atoms.copy_(torch.from_numpy(imputer.components_))
+            self.mean.copy_(torch.from_numpy(imputer.mean_))
+        return self
+
+    def forward(self, X: Tensor, details: bool = False) -> Tensor | Completion:
+        """Complete samples.
+
+        Parameters
+        ----------
+        X : floating-point Tensor of shape (n_samples, *sample_shape)
+            NaN marks a hole.
+        details : bool
+            Return all of a `Completion` instead of the one tensor named by `output`.
+        """
+        if X.shape[1:] != self.sample_shape or not X.is_floating_point():
+            raise ValueError(
+                f"a floating-point tensor of shape (n_samples, "
+                f"{', '.join(map(str, self.sample_shape))}) was expected; got {X.dtype} of shape "
+                f"{tuple(X.shape)}."
+            )
+        observed = ~torch.isnan(X)
+        completion = self.complete(torch.where(observed, X, 0), observed)
+        completion = Completion(*(part.to(X.dtype) for part in completion))
+        return completion if details else getattr(completion, self.output)
+
+    def complete(self, values: Tensor, observed: Tensor, tol: float | None = None) -> Completion:
+        """Complete samples given as values (anything finite in the holes) and `observed`."""
+        # Codes need float32 or better, whatever autocast and the input say.
+        with torch.autocast(values.device.type, enabled=False):
+            values = values.to(torch.promote_types(self.atoms.dtype, torch.float32))
+            codes = self.encode(values, observed, tol)
+            reconstruction = self.reconstruct(codes)
+            completed = torch.where(observed, values, reconstruction)
+        return Completion(completed, reconstruction, codes)
+
+    def encode(self, values: Tensor, observed: Tensor, tol: float | None = None) -> Tensor:
+        """Return the codes, shape (n_samples, n_tiles, n_atoms)."""
+        dictionary = self.dictionary.to(values.dtype)
+        problem = self.problem(values, observed, dictionary)
+        tol = self.tol if tol is None else tol
+        if isinstance(self.solver, str):
+            codes = differentiable_codes(problem, self.solver, tol, self.n_gradient_steps)
+        else:
+            with torch.no_grad():
+                codes = self.solver.solve(problem, None, tol, MAX_ITER).codes
+        return codes.reshape(values.shape[0], -1, codes.shape[1])
+
+    def problem(self, values: Tensor, observed: Tensor, dictionary: Tensor) -> MaskedLasso:
+        """Return the lasso problems of all tiles, those of a sample side by side."""
+        centred = (values - self.mean.to(values.dtype)) * observed
+        tiles, seen = cut(centred, self.layout), cut(observed, self.layout)
+        alpha = lasso_alpha(observed, self.lambda_rec, self.lambda_l1, values.dtype)
+        alpha = alpha.repeat_interleave(tiles.shape[1])
+        return MaskedLasso(
+            tiles.flatten(0, 1), seen.flatten(0, 1), dictionary, alpha, self.positive
+        )
+
+    def reconstruct(self, codes: Tensor) -> Tensor:
+        """Return the reconstructions of codes, shape (n_samples, *sample_shape)."""
+        tiles = codes @ self.dictionary.to(codes.dtype)
+        merged = put_together(tiles, self.layout, self.sample_shape)
+        return merged + self.mean.to(codes.dtype)
+
+    def extra_repr(self) -> str:
+        """Return the settings that torch shows between the brackets."""
+        return (
+            f"{self.tiling}, n_atoms={len(self.atoms)}, sample_shape={self.sample_shape}, "
+            f"lambda_rec={self.lambda_rec:g}, lambda_l1={self.lambda_l1:g}, "
+            f"output={self.output!r}"
+        )
+
+
+def _check_whole(name: str, value: object, smallest: int) -> None:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not (whole and value >= smallest):
+        raise ValueError(f"{name} must be a whole number ≥ {smallest}; got {value!r}.")

@@ -1,0 +1,60 @@
+"""Bringing features to a common scale; holes stay holes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from halfseen.moments import ObservedMoments
+
+
+class Standardise(nn.Module):
+    """Subtract a centre and divide by a scale, both fixed.
+
+    Parameters
+    ----------
+    centre, scale : array of the shape of one sample
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, centre: np.ndarray, scale: np.ndarray) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.tensor(centre))
+        self.register_buffer("scale", torch.tensor(scale))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return X standardised."""
+        return (X - self.centre) / self.scale
+
+    def inverse(self, X: Tensor) -> Tensor:
+        """Return standardised X in its first units."""
+        return X * self.scale + self.centre
+
+
+def observed_centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and scales of samples in which NaN is a hole; both of a sample's shape.
+
+    Features in the same unit should keep their proportions: a pixel at the edge that hardly
+    ever lights up must not become as important as one in the middle. Images and signals
+    (samples with several axes) share one scale, the root mean square of all deviations. So do
+    the columns of a table when more than half of them reach both the smallest and the largest
+    value of all, as pixels, ratings and one-hot columns do. Other tables get a standard
+    deviation per column.
+    """
+    values = values.astype(np.float64, copy=False)
+    moments = ObservedMoments.of(values)
+    moments.require_every_feature()
+    centre = moments.mean
+    if values.ndim > 2 or _same_range(values):
+        scale = np.full_like(centre, moments.root_mean_square())
+    else:
+        scale = np.sqrt(np.nanmean(np.square(values - centre), axis=0))
+    return centre, np.where(scale > 0, scale, 1.0)
+
+
+def _same_range(values: np.ndarray) -> bool:
+    low, high = np.nanmin(values, 0), np.nanmax(values, 0)
+    return bool(((low == low.min()) & (high == high.max())).mean() > 0.5)

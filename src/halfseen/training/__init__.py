@@ -1,0 +1,1 @@
+"""The ways to train dictionary, codes and network together, and the loop around them."""

@@ -1,0 +1,137 @@
+"""The paper's objective by faster means: proximal code steps, Adam, annealing.
+
+Every sample keeps its code from visit to visit. A visit takes a few proximal steps of the
+right size from there, then moves dictionary and network with the codes held. λ2 starts
+several times larger and falls to its value over the first part of training, which finds
+better dictionaries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from halfseen.coding import MaskedLasso
+from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
+from halfseen.solvers.fista import State, fastest_advance, soft_threshold
+from halfseen.training.trainer import Outcome, Samples, Trainer, adam, evaluating
+
+_CODE_STEPS = 8
+_FIRST_L1 = 6.0  # in units of lambda_l1
+_ANNEALED_SHARE = 0.6
+_POWER_STEPS = 4  # a step of training; the vector is kept, so they add up
+_MARGIN = 1.05
+
+
+class Joint(Trainer):
+    """Codes, dictionary and network in turns; `label_weight` is the share of J0 in the codes."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        n_atoms = len(self.completion.atoms)
+        n_tiles = len(self.completion.layout)
+        self.codes = self.samples.X.new_zeros(len(self.samples), n_tiles, n_atoms)
+        self.shrink = self.samples.X.new_ones(len(self.samples))  # of the code steps, per row
+        self._vector = torch.cos(torch.arange(n_atoms, device=self.codes.device)).to(self.codes)
+
+    def make_optimiser(self) -> torch.optim.Optimizer:
+        """Return one optimiser for network and atoms."""
+        return adam(self.network, self.plan.learning_rate, self.completion.atoms)
+
+    def step(self, rows: Tensor) -> Outcome:
+        """Move the codes of a batch, then dictionary and network."""
+        batch = self.samples.rows(rows)
+        self.codes[rows] = codes = self._code_steps(rows, batch)
+        reconstruction = self.completion.reconstruct(codes)
+        scores = self.network(self.network_input(batch, reconstruction))
+        J0 = classification_loss(scores, batch.y)
+        J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
+        self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
+        self.completion.normalise_atoms()
+        J2 = sparsity_loss(codes, batch.X[0].numel())
+        return Outcome(J0, J1, J2, scores.argmax(1) == batch.y, codes)
+
+    def state(self) -> dict:
+        """Return what must be kept, the codes among it."""
+        own = {"codes": self.codes, "shrink": self.shrink, "vector": self._vector}
+        return {**super().state(), **own}
+
+    def load_state(self, state: dict) -> None:
+        """Go back to a state that `state` returned."""
+        super().load_state(state)
+        self.codes.copy_(state["codes"])
+        self.shrink.copy_(state["shrink"])
+        self._vector = state["vector"].to(self._vector)
+
+    @torch.no_grad()
+    def _code_steps(self, rows: Tensor, batch: Samples) -> Tensor:
+        dictionary = self.completion.dictionary
+        problem = self.completion.problem(batch.X, batch.observed, dictionary)
+        done = self.n_steps / (self.n_epochs * self.n_batches)
+        annealing = max(1.0, _FIRST_L1 ** (1 - done / _ANNEALED_SHARE))
+        problem = replace(problem, alpha=annealing * problem.alpha)
+        lipschitz = self._lipschitz(dictionary)
+        codes = self.codes[rows]
+        if self.plan.label_weight == 0:
+            start = State.start(codes.flatten(0, 1))
+            state, _ = fastest_advance(dictionary)(problem, start, lipschitz, _CODE_STEPS)
+            return state.codes.reshape(codes.shape)
+        for _ in range(_CODE_STEPS):
+            codes, self.shrink[rows] = self.labelled_code_step(
+                problem, codes, batch, self.shrink[rows], lipschitz
+            )
+        return codes
+
+    def _lipschitz(self, dictionary: Tensor) -> float:
+        for _ in range(_POWER_STEPS if self.n_steps else 10 * _POWER_STEPS):
+            self._vector = F.normalize(dictionary @ (self._vector @ dictionary), dim=0)
+        return _MARGIN * (self._vector @ dictionary).square().sum().item()
+
+    def labelled_code_step(
+        self, problem: MaskedLasso, codes: Tensor, batch: Samples, shrink: Tensor, lipschitz: float
+    ) -> tuple[Tensor, Tensor]:
+        """Take one proximal step on λ1·J1 + λ2·J2 + label_weight·J0, per sample.
+
+        The curvature of J0 is not known, so a sample whose objective would rise stays where
+        it is and halves its steps; others lengthen theirs again, up to 1/`lipschitz`.
+
+        Returns
+        -------
+        codes : Tensor of shape (n_samples, n_tiles, n_atoms)
+        shrink : Tensor of shape (n_samples,)
+            What the next steps are shortened by.
+        """
+        step = (shrink / lipschitz).repeat_interleave(codes.shape[1])[:, None]
+        before, gradient = self.value_and_gradient(problem, codes, batch)
+        moved = soft_threshold(
+            codes.flatten(0, 1) - step * gradient.flatten(0, 1),
+            step * problem.alpha[:, None],
+            problem.positive,
+        ).reshape(codes.shape)
+        after, _ = self.value_and_gradient(problem, moved, batch)
+        better = after <= before
+        new_shrink = torch.where(better, (1.2 * shrink).clamp(max=1), shrink / 2)
+        return torch.where(better[:, None, None], moved, codes), new_shrink
+
+    def value_and_gradient(
+        self, problem: MaskedLasso, codes: Tensor, batch: Samples
+    ) -> tuple[Tensor, Tensor]:
+        """Return the objective of each sample, and the gradient of all but its l1 term.
+
+        Both are divided by 2·λ1·M/N, so that without labels they are those of the lasso.
+        """
+        flat = codes.flatten(0, 1)
+        lasso = problem.objective(flat).reshape(codes.shape[:2]).sum(1)
+        fit = -(problem.residual(flat) @ problem.dictionary.T).reshape(codes.shape)
+        n_features = batch.X[0].numel()
+        share = batch.observed.flatten(1).sum(1).clamp(min=1).to(codes.dtype) / n_features
+        weight = self.plan.label_weight / (2 * self.plan.lambda_rec * share)
+        with torch.enable_grad(), evaluating(self.network):
+            leaf = codes.detach().requires_grad_()
+            seen = self.network_input(batch, self.completion.reconstruct(leaf))
+            labelled = weight * classification_loss(self.network(seen), batch.y)
+            (pull,) = torch.autograd.grad(labelled.sum(), leaf)
+        return lasso + labelled.detach(), fit + pull

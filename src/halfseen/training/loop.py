@@ -1,0 +1,184 @@
+"""The loop over epochs: records, validation, checkpoints, and a stop when a loss explodes."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from halfseen import storage
+from halfseen.nn import SparseCompletion
+from halfseen.training.trainer import Samples, Trainer, evaluating
+
+_PARTS = ("completion", "network")
+PATIENCE = 10  # epochs without a better validation accuracy
+_WRITING_SHARE = 0.05  # of the time may go into checkpoints
+_SAMPLES_AT_ONCE = 1024
+_ADVICE = {
+    "J0": "lower learning_rate, or check the scale of what the network sees",
+    "J1": "lower the rate of dictionary and codes, or lambda_rec; check X for huge values",
+    "J2": "lower the rate of the codes; check X for huge values",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training keeps its state, and which training it is.
+
+    Attributes
+    ----------
+    path : path
+    fingerprint : str
+        Of data and settings; a file with another one is not gone on with.
+    seed : int
+        Kept, so that a training that was given no seed can go on.
+    """
+
+    path: str | os.PathLike
+    fingerprint: str
+    seed: int
+
+
+def saved_seed(path: str | os.PathLike) -> int:
+    """Return the seed of the training that a checkpoint is of."""
+    return storage.read(path, "checkpoint")["seed"]
+
+
+def run(
+    trainer: Trainer,
+    *,
+    validation: Samples | None = None,
+    checkpoint: Checkpoint | None = None,
+    prepare: Callable[[], object] | None = None,
+    report: Callable[[dict], object] | None = None,
+) -> list[dict]:
+    """Train to the end, or go on from a checkpoint to the end; return one record per epoch.
+
+    With `validation` the network and dictionary of the best epoch are restored at the end,
+    and training stops when `PATIENCE` epochs brought no better accuracy.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    validation : Samples, optional
+    checkpoint : Checkpoint, optional
+    prepare : callable, optional
+        Called first, unless there is a checkpoint to go on from.
+    report : callable, optional
+        Called with each record as it is made.
+    """
+    history: list[dict] = []
+    best: dict | None = None
+    saved = None if checkpoint is None else _load(checkpoint, trainer)
+    if saved is not None:
+        history, best = saved["history"], saved["best"]
+    elif prepare is not None:
+        prepare()
+    trainer.start()
+    last_write, cost = -math.inf, 0.0
+    while len(history) < trainer.n_epochs and not _is_over(history, validation):
+        start = time.perf_counter()
+        record = {"epoch": len(history) + 1, **trainer.epoch()}
+        _check_finite(record)
+        if validation is not None:
+            model = trainer.completion, trainer.network
+            record["validation_accuracy"] = accuracy(*model, validation)
+            if best is None or record["validation_accuracy"] > _best_accuracy(history):
+                best = {part: _copied(module) for part, module in zip(_PARTS, model, strict=True)}
+        record["seconds"] = time.perf_counter() - start
+        history.append(record)
+        if report is not None:
+            report(record)
+        if checkpoint is not None:
+            over = len(history) == trainer.n_epochs or _is_over(history, validation)
+            if over or time.perf_counter() - last_write > cost / _WRITING_SHARE:
+                before = time.perf_counter()
+                _save(checkpoint, trainer, history, best)
+                last_write = time.perf_counter()
+                cost = last_write - before
+    if best is not None:
+        trainer.completion.load_state_dict(best["completion"])
+        trainer.network.load_state_dict(best["network"])
+    return history
+
+
+@torch.no_grad()
+def scores_of(
+    completion: SparseCompletion, network: nn.Module, X: Tensor, observed: Tensor
+) -> Tensor:
+    """Return the scores of samples, each coded without labels and on its own."""
+    with evaluating(network):
+        parts = [
+            network(getattr(completion.complete(x, seen), completion.output))
+            for x, seen in zip(
+                X.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True
+            )
+        ]
+    return torch.cat(parts)
+
+
+def accuracy(completion: SparseCompletion, network: nn.Module, samples: Samples) -> float:
+    """Return the weighted share of samples that are classified rightly."""
+    scores = scores_of(completion, network, samples.X, samples.observed)
+    right = (scores.argmax(1) == samples.y) * samples.weight
+    return (right.sum() / samples.weight.sum()).item()
+
+
+def _is_over(history: list[dict], validation: Samples | None) -> bool:
+    if validation is None or not history:
+        return False
+    accuracies = [record["validation_accuracy"] for record in history]
+    return len(history) - 1 - accuracies.index(max(accuracies)) >= PATIENCE
+
+
+def _best_accuracy(history: list[dict]) -> float:
+    return max((record["validation_accuracy"] for record in history), default=-math.inf)
+
+
+def _check_finite(record: dict) -> None:
+    for term, advice in _ADVICE.items():
+        if not math.isfinite(record[term]):
+            raise ValueError(
+                f"training stopped in epoch {record['epoch']}: {term} became {record[term]}. "
+                f"What may help: {advice}."
+            )
+
+
+def _copied(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def _save(checkpoint: Checkpoint, trainer: Trainer, history: list[dict], best) -> None:
+    tree = {
+        "fingerprint": checkpoint.fingerprint,
+        "seed": checkpoint.seed,
+        "trainer": trainer.state(),
+        "history": history,
+        "best": best,
+        "torch_random": torch.get_rng_state(),
+    }
+    if trainer.samples.X.is_cuda:
+        tree["cuda_random"] = torch.cuda.get_rng_state(trainer.samples.X.device)
+    storage.write(checkpoint.path, "checkpoint", tree)
+
+
+def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
+    if not Path(checkpoint.path).exists():
+        return None
+    tree = storage.read(checkpoint.path, "checkpoint")
+    if tree["fingerprint"] != checkpoint.fingerprint:
+        raise ValueError(
+            f"the checkpoint {str(checkpoint.path)!r} is of a training with other data, settings "
+            f"or device; remove it or pass another path."
+        )
+    trainer.load_state(tree["trainer"])
+    torch.set_rng_state(tree["torch_random"])
+    if "cuda_random" in tree:
+        torch.cuda.set_rng_state(tree["cuda_random"], trainer.samples.X.device)
+    return tree

@@ -1,0 +1,219 @@
+"""Algorithms 1, 2 and 3 of Caiafa et al. (2021), as published, and the published settings.
+
+Steps act on the gradient of the objective's mean over a batch. Network weights move by SGD
+with momentum, dictionary and codes at a fixed rate. A code never crosses zero in a step and
+stays at zero once it is there. An iteration is one pass over the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfseen.objective import (
+    classification_loss,
+    reconstruction_loss,
+    sparsity_loss,
+)
+from halfseen.solvers.subgradient import SubGradient, subgradient_step
+from halfseen.tilings import Channels, Whole, put_together
+from halfseen.training.trainer import Outcome, Samples, Trainer, evaluating
+
+
+@dataclass(frozen=True)
+class Published:
+    """The paper's algorithms and the rates that only they know.
+
+    Parameters
+    ----------
+    code_rate : float
+        σ of training, of dictionary and codes.
+    test_code_rate : float
+        σ of the codes of new samples (Algorithm 2).
+    momentum : float
+        Of the network's SGD.
+    sequential : bool
+        Algorithm 3 (dictionary and codes first, then the network, `n_epochs` each) instead
+        of Algorithm 1.
+    """
+
+    code_rate: float = 0.4
+    test_code_rate: float = 0.5
+    momentum: float = 0.5
+    sequential: bool = False
+
+    def test_solver(self, n_features: int, batch_size: int, n_epochs: int, lambda_l1: float):
+        """Return Algorithm 2 as a solver: `n_epochs` steps from a random start."""
+        shrinkage = self.test_code_rate * lambda_l1 / (n_features * batch_size)
+        return SubGradient(shrinkage=shrinkage, n_steps=n_epochs)
+
+
+class Simultaneous(Trainer):
+    """Algorithm 1: {Θ, D} with the codes fixed, then the codes with {Θ, D} fixed."""
+
+    def __init__(self, *args, rates: Published, **kwargs) -> None:
+        self.rates = rates
+        super().__init__(*args, **kwargs)
+        n_atoms = len(self.completion.atoms)
+        n_tiles = len(self.completion.layout)
+        shape = (len(self.samples), n_tiles, n_atoms)
+        start = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        self.codes = start.to(self.samples.X) / n_atoms**0.5
+
+    def make_optimiser(self) -> torch.optim.Optimizer:
+        """Return SGD, with momentum for the network alone."""
+        weights = {
+            "params": list(self.network.parameters()),
+            "lr": self.plan.learning_rate,
+            "momentum": self.rates.momentum,
+        }
+        atoms = {"params": [self.completion.atoms], "lr": self.rates.code_rate}
+        return torch.optim.SGD([weights, atoms])
+
+    def step(self, rows: Tensor) -> Outcome:
+        """Take lines 3 to 12 of Algorithm 1 with one batch."""
+        batch, codes = self.samples.rows(rows), self.codes[rows]
+        outcome = self._update_weights(rows, batch, codes)
+        self._update_codes(rows, batch, codes, self.plan.label_weight)
+        return outcome
+
+    def state(self) -> dict:
+        """Return what must be kept, the codes among it."""
+        return {**super().state(), "codes": self.codes}
+
+    def load_state(self, state: dict) -> None:
+        """Go back to a state that `state` returned."""
+        super().load_state(state)
+        self.codes.copy_(state["codes"])
+
+    def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> Outcome:
+        outcome, loss = self._losses(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(loss, rows))
+        return outcome
+
+    def _descend_at_fixed_rates(self, loss: Tensor, frozen: Tensor | None = None) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        if frozen is not None:
+            frozen.grad = None  # SGD passes over what has no gradient
+        self.optimiser.step()
+        self.completion.normalise_atoms()
+
+    def _update_codes(self, rows: Tensor, batch: Samples, codes: Tensor, label_weight) -> None:
+        with evaluating(self.network):
+            leaf = codes.detach().requires_grad_()
+            _, loss = self._losses(batch, leaf, label_weight)
+            # Where a code is zero the derivative of its norm is taken as zero; such codes stay.
+            (gradient,) = torch.autograd.grad(self.weighted_mean(loss, rows), leaf)
+        self.codes[rows] = subgradient_step(codes, gradient, self.rates.code_rate)
+
+    def _losses(
+        self, batch: Samples, codes: Tensor, label_weight: float = 1.0
+    ) -> tuple[Outcome, Tensor]:
+        """Return the terms of the objective, and their sum with J0 at some weight."""
+        # The atoms have norm 1 here; the gradient is that of the atoms as they stand.
+        tiles = codes @ self.completion.atoms
+        reconstruction = put_together(tiles, self.completion.layout, self.completion.sample_shape)
+        scores = self.network(self.network_input(batch, reconstruction))
+        J0 = classification_loss(scores, batch.y)
+        J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
+        J2 = sparsity_loss(codes, batch.X[0].numel())
+        loss = label_weight * J0 + self.plan.lambda_rec * J1 + self.plan.lambda_l1 * J2
+        return Outcome(J0, J1, J2, scores.argmax(1) == batch.y, codes), loss
+
+
+class PublishedSequential(Simultaneous):
+    """Algorithm 3: dictionary and codes without labels, then the network."""
+
+    @property
+    def n_epochs(self) -> int:
+        """Iterations of both stages together."""
+        return 2 * self.plan.n_epochs
+
+    def step(self, rows: Tensor) -> Outcome:
+        """Take lines 4 to 9 (first stage) or line 14 (second) with one batch."""
+        batch, codes = self.samples.rows(rows), self.codes[rows]
+        if self.n_steps >= self.plan.n_epochs * self.n_batches:
+            outcome, _ = self._losses(batch, codes)
+            self._descend_at_fixed_rates(
+                self.weighted_mean(outcome.J0, rows), frozen=self.completion.atoms
+            )
+            return outcome
+        with evaluating(self.network):
+            outcome, _ = self._losses(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(outcome.J1, rows))
+        self._update_codes(rows, batch, codes, label_weight=0.0)
+        return outcome
+
+
+_RATES = {
+    "mnist-logistic": Published(code_rate=1.0, test_code_rate=5.0),
+    "mnist-cnn4": Published(code_rate=0.4, test_code_rate=0.5),
+    "cifar10-resnet18": Published(code_rate=1.0, test_code_rate=2.5),
+}
+_SETTINGS: dict[str, dict] = {
+    "mnist-logistic": {
+        "network": "logistic", "tiling": Whole(), "n_atoms": 784,
+        "n_epochs": 3000, "batch_size": 250, "learning_rate": 0.1,
+    },
+    # The table prints "05" for this learning rate; 0.05 is our reading.
+    "mnist-cnn4": {
+        "network": "cnn4", "tiling": Whole(), "n_atoms": 784,
+        "n_epochs": 3500, "batch_size": 250, "learning_rate": 0.05,
+    },
+    "cifar10-resnet18": {
+        "network": "resnet18", "tiling": Channels(), "n_atoms": 1024,
+        "n_epochs": 1000, "batch_size": 64, "learning_rate": 0.01,
+    },
+}  # fmt: skip
+# λ1 and λ2 by the share of entries that are missing; "occlusion" hides half of an image.
+_LAMBDAS: dict[str, dict[float | str, tuple[float, float]]] = {
+    "mnist-logistic": {0.75: (0.32, 1.28), 0.5: (0.64, 1.28), 0.25: (0.64, 1.28)},
+    "mnist-cnn4": {
+        0.75: (1.28, 1.28),
+        0.5: (2.56, 1.28),
+        0.25: (5.12, 1.28),
+        "occlusion": (10.24, 10.24),
+    },
+    "cifar10-resnet18": {0.75: (0.024, 0.008), 0.5: (0.032, 0.004), 0.25: (0.032, 0.01)},
+}
+
+
+def published_settings(name: str, missing: float | str) -> dict:
+    """Return the paper's settings as parameters of `SparseCodingClassifier`.
+
+    Parameters
+    ----------
+    name : {"mnist-logistic", "mnist-cnn4", "cifar10-resnet18"}
+    missing : {0.25, 0.5, 0.75, "occlusion"}
+        Share of entries missing at random in training, or occlusions of half the image
+        (only with "mnist-cnn4").
+
+    Returns
+    -------
+    settings : dict
+
+    Examples
+    --------
+    >>> from halfseen import SparseCodingClassifier, published_settings
+    >>> settings = published_settings("mnist-cnn4", missing=0.75)
+    >>> settings["n_epochs"], settings["lambda_rec"]
+    (3500, 1.28)
+    >>> clf = SparseCodingClassifier(**settings, random_state=0)
+    """
+    if name not in _SETTINGS:
+        raise ValueError(f"name must be one of {', '.join(map(repr, _SETTINGS))}; got {name!r}.")
+    if missing not in _LAMBDAS[name]:
+        known = ", ".join(map(repr, _LAMBDAS[name]))
+        raise ValueError(f"for {name!r} the paper has missing = {known}; got {missing!r}.")
+    lambda_rec, lambda_l1 = _LAMBDAS[name][missing]
+    return {
+        **_SETTINGS[name],
+        "training": _RATES[name],
+        "lambda_rec": lambda_rec,
+        "lambda_l1": lambda_l1,
+        "label_weight": 1.0,
+        "network_input": "reconstruction",
+    }

@@ -1,0 +1,133 @@
+"""Trainings that are killed and go on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from torch import nn
+
+from halfseen import Published, SparseCodingClassifier
+
+SCRIPT = """
+import sys
+import numpy as np
+from test_checkpoint import WAYS, data
+from halfseen import SparseCodingClassifier
+way, checkpoint, model = sys.argv[1:]
+clf = SparseCodingClassifier(n_epochs=25, batch_size=32, **WAYS[way])
+clf.fit(*data(), checkpoint=checkpoint).save(model)
+"""
+
+
+def dropout_network(shape, n_classes):
+    return nn.Sequential(nn.Linear(shape[0], 32), nn.Dropout(0.3), nn.ReLU(), nn.Linear(32, 10))
+
+
+WAYS = {
+    "task": {"validation_fraction": 0.2, "random_state": 3},
+    "joint": {"training": "joint", "label_weight": 0.2, "random_state": 3},
+    "published": {"training": Published(), "label_weight": 1.0, "random_state": 3},
+    "sequential, dropout": {
+        "training": "sequential",
+        "network": dropout_network,
+        "random_state": 3,
+    },
+}
+
+
+def data():
+    X, y = load_digits(return_X_y=True)
+    X = X[:400]
+    holes = np.random.default_rng(0).random(X.shape) < 0.5
+    return np.where(holes, np.nan, X), y[:400]
+
+
+@pytest.mark.parametrize("way", ["task", "joint"])
+def test_killed_trainings_end_with_the_same_bits(way, tmp_path):
+    checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
+    command = [sys.executable, "-c", SCRIPT, way, str(checkpoint), str(model)]
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        process = subprocess.Popen(command, env=environment)
+        while process.poll() is None:
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
+                time.sleep(0.1 * random.random())
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        process.wait()
+    assert not model.exists()
+    subprocess.run(command, env=environment, check=True)
+    resumed = SparseCodingClassifier.load(model)
+    settings = {"n_epochs": 25, "batch_size": 32, **WAYS[way]}
+    undisturbed = SparseCodingClassifier(**settings).fit(*data())
+    X, _ = data()
+    assert (resumed.predict_proba(X) == undisturbed.predict_proba(X)).all()
+    for old, new in zip(undisturbed.history_, resumed.history_, strict=True):
+        assert {**old, "seconds": 0} == {**new, "seconds": 0}
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_at_any_epoch_the_result_is_the_same(way, tmp_path, monkeypatch):
+    from halfseen.training import loop
+
+    X, y = data()
+    settings = {"n_epochs": 6, "batch_size": 64, **WAYS[way]}
+    expected = SparseCodingClassifier(**settings).fit(X, y).predict_proba(X)
+    save, n_written = loop._save, [0]
+
+    def save_then_stop(*arguments):
+        save(*arguments)
+        n_written[0] += 1
+        raise StopError
+
+    monkeypatch.setattr(loop, "_save", save_then_stop)
+    path = tmp_path / "checkpoint"
+    for _ in range(20):
+        try:
+            clf = SparseCodingClassifier(**settings).fit(X, y, checkpoint=path)
+            break
+        except StopError:
+            pass
+    assert n_written[0] >= 6
+    assert (clf.predict_proba(X) == expected).all()
+
+
+def test_a_finished_training_is_not_repeated(tmp_path):
+    X, y = data()
+    clf = SparseCodingClassifier(n_epochs=3, random_state=0)
+    first = clf.fit(X, y, checkpoint=tmp_path / "c").predict_proba(X)
+    history = clf.history_
+    assert (clf.fit(X, y, checkpoint=tmp_path / "c").predict_proba(X) == first).all()
+    assert clf.history_ == history  # with the seconds of the first time
+
+
+def test_a_training_without_a_seed_goes_on_with_its_own(tmp_path):
+    X, y = data()
+    clf = SparseCodingClassifier(n_epochs=3)
+    first = clf.fit(X, y, checkpoint=tmp_path / "c").predict_proba(X)
+    assert (clf.fit(X, y, checkpoint=tmp_path / "c").predict_proba(X) == first).all()
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    X, y = data()
+    path = tmp_path / "c"
+    clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X, y, checkpoint=path)
+    with pytest.raises(ValueError, match="other data, settings"):
+        clf.fit(X[1:], y[1:], checkpoint=path)
+    with pytest.raises(ValueError, match="other data, settings"):
+        clf.set_params(hide=0.1).fit(X, y, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="damaged"):
+        clf.fit(X, y, checkpoint=path)

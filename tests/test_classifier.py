@@ -1,0 +1,410 @@
+import io
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris, make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+from halfseen import Channels, Patches, Published, SparseCodingClassifier, SparseCodingImputer
+
+
+@parametrize_with_checks([SparseCodingClassifier(n_epochs=100, random_state=0)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def punched(X, missing=0.3, seed=0):
+    """Return a copy of X with holes."""
+    return np.where(np.random.default_rng(seed).random(X.shape) < missing, np.nan, X)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return punched(X), np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    return SparseCodingClassifier(n_epochs=60, random_state=0).fit(*iris)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    X, y = make_blobs(200, 8, centers=3, cluster_std=1.5, center_box=(-3, 3), random_state=0)
+    return punched(X), y
+
+
+RATES = {"code_rate": 2.0, "test_code_rate": 2.0}
+AS_PUBLISHED = {"label_weight": 0.1, "learning_rate": 0.05, "batch_size": 20, "lambda_l1": 0.3}
+WAYS = {
+    "task": {},
+    "joint": {"training": "joint"},
+    "joint with labels": {"training": "joint", "label_weight": 0.5},
+    "sequential": {"training": "sequential"},
+    "published": {"training": Published(**RATES), **AS_PUBLISHED},
+    "published, sequential": {"training": Published(**RATES, sequential=True), **AS_PUBLISHED},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_learns_from_samples_with_holes(blobs, way):
+    X, y = blobs
+    clf = SparseCodingClassifier(n_epochs=150, random_state=0, **WAYS[way]).fit(X[:120], y[:120])
+    assert clf.score(X[120:], y[120:]) > 0.75
+    norms = clf.module_.completion.dictionary.norm(dim=1)
+    torch.testing.assert_close(norms, torch.ones_like(norms))
+
+
+def test_digits_with_half_hidden_beat_zero_fill_by_far():
+    X, y = load_digits(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(
+        punched(X, 0.5), y, test_size=0.3, random_state=0, stratify=y
+    )
+    clf = SparseCodingClassifier(random_state=0).fit(train, y_train)
+    zero_fill = LogisticRegression(C=0.01, max_iter=2000).fit(np.nan_to_num(train), y_train)
+    assert clf.score(test, y_test) > zero_fill.score(np.nan_to_num(test), y_test) + 0.1
+    assert clf.score(test, y_test) > 0.86
+
+
+def test_holes_in_training_only_at_test_only_in_both_and_in_neither():
+    X, y = make_blobs(300, 6, centers=3, cluster_std=2.0, random_state=0)
+    whole, holes = X, punched(X, 0.2)
+    for train in (whole, holes):
+        clf = SparseCodingClassifier(n_epochs=60, random_state=0).fit(train, y)
+        for test in (whole, holes):
+            assert clf.score(test, y) > 0.9
+
+
+@pytest.mark.parametrize("network_input", ["completed", "reconstruction"])
+def test_network_sees_what_it_is_told_to(iris, network_input):
+    X, y = iris
+    clf = SparseCodingClassifier(n_epochs=5, network_input=network_input, random_state=0)
+    clf.fit(X, y)
+    module = clf.module_
+    with torch.no_grad():
+        parts = module.completion(module.standardise(torch.from_numpy(X)), details=True)
+        expected = module.network(getattr(parts, network_input))
+    np.testing.assert_allclose(clf.decision_function(X), expected)
+    np.testing.assert_allclose(clf.decision_function(X), module(torch.from_numpy(X)).detach())
+
+
+def test_outputs_hang_together(fitted, iris):
+    X, _ = iris
+    codes = fitted.transform(X)
+    completed = fitted.impute(X)
+    holes = np.isnan(X)
+    np.testing.assert_array_equal(completed[~holes], X[~holes])
+    np.testing.assert_allclose(fitted.inverse_transform(codes)[holes], completed[holes])
+    probability = fitted.predict_proba(X)
+    np.testing.assert_allclose(probability.sum(1), 1)
+    assert (fitted.predict(X) == fitted.classes_[probability.argmax(1)]).all()
+    scores = fitted.decision_function(X)
+    np.testing.assert_allclose(
+        np.log(probability[:, 1] / probability[:, 0]), scores[:, 1] - scores[:, 0]
+    )
+    with pytest.raises(ValueError, match="transform"):
+        fitted.inverse_transform(codes[:, 1:])
+
+
+def test_two_classes_have_one_score(iris):
+    X, y = iris
+    two = y != "setosa"
+    clf = SparseCodingClassifier(n_epochs=20, random_state=0).fit(X[two], y[two])
+    scores = clf.decision_function(X)
+    assert scores.shape == (150,)
+    assert ((scores > 0) == (clf.predict(X) == "virginica")).all()
+
+
+def test_completions_are_better_than_means():
+    X, y = load_digits(return_X_y=True)
+    holes = np.random.default_rng(0).random(X.shape) < 0.5
+    incomplete = np.where(holes, np.nan, X)
+    clf = SparseCodingClassifier(n_epochs=20, random_state=0).fit(incomplete, y)
+    error = np.square(clf.impute(incomplete) - X)[holes].mean()
+    mean_error = np.square(np.nanmean(incomplete, 0) - X)[holes].mean()
+    assert error < 0.5 * mean_error
+    imputer = SparseCodingImputer(random_state=0).fit(incomplete)
+    unsupervised = np.square(imputer.transform(incomplete) - X)[holes].mean()
+    assert error < 1.1 * unsupervised
+
+
+def test_rows_are_independent_at_prediction(fitted, iris):
+    X, _ = iris
+    together = fitted.predict_proba(X)
+    alone = np.concatenate([fitted.predict_proba(row[None]) for row in X])
+    np.testing.assert_allclose(alone, together, rtol=1e-10)
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_allclose(fitted.predict_proba(X[order]), together[order], rtol=1e-10)
+
+
+def test_order_of_training_rows_does_not_matter_and_input_is_not_modified(fitted, iris):
+    X, y = iris
+    before = X.copy()
+    order = np.random.default_rng(1).permutation(len(X))
+    other = clone(fitted).fit(X[order], y[order])
+    assert (other.predict_proba(X) == fitted.predict_proba(X)).all()
+    np.testing.assert_array_equal(X, before)
+
+
+def test_seeds_decide_and_global_random_state_is_untouched(fitted, iris):
+    X, y = iris
+    torch.manual_seed(5)
+    np.random.seed(5)
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    again = clone(fitted).fit(X, y)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+    assert (again.predict_proba(X) == fitted.predict_proba(X)).all()
+    other = clone(fitted).set_params(random_state=1).fit(X, y)
+    assert not (other.predict_proba(X) == fitted.predict_proba(X)).all()
+    generator = np.random.RandomState(0)
+    assert clone(fitted).set_params(random_state=generator, n_epochs=1).fit(X, y).n_iter_ == 1
+
+
+def test_class_weight_balances(iris):
+    X, y = iris
+    X, y = X[50:], y[50:]
+    few = np.r_[0:50, 50:55]  # 50 versicolor, 5 virginica
+    plain = SparseCodingClassifier(n_epochs=60, random_state=0).fit(X[few], y[few])
+    balanced = clone(plain).set_params(class_weight="balanced").fit(X[few], y[few])
+    rare = y == "virginica"
+    assert balanced.score(X[rare], y[rare]) > plain.score(X[rare], y[rare])
+    with pytest.raises(ValueError, match="positive weight"):
+        plain.set_params(class_weight={"versicolor": 0, "virginica": 0}).fit(X, y)
+
+
+def test_images_with_a_convolutional_network_and_patches():
+    X, y = load_digits(return_X_y=True)
+    X = punched(X.reshape(-1, 8, 8).astype(np.float32), 0.3)
+    clf = SparseCodingClassifier("cnn4_bn", Patches(4, 2), 24, n_epochs=12, random_state=0)
+    clf.fit(X[:900], y[:900])
+    assert clf.score(X[900:], y[900:]) > 0.85
+    assert clf.transform(X[:3]).shape == (3, 9, 24)
+    assert clf.impute(X[:3]).dtype == np.float32
+    assert clf.impute(X[:3]).shape == (3, 8, 8)
+    alone = clf.predict_proba(X[:1])
+    np.testing.assert_allclose(alone, clf.predict_proba(X[:50])[:1], rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="samples of shape"):
+        clf.predict(X[:, :, :7])
+
+
+def test_channels_and_signals():
+    X, y = load_digits(return_X_y=True)
+    signals = punched(X[:300].reshape(-1, 2, 32))
+    clf = SparseCodingClassifier(tiling=Channels(), n_epochs=3, random_state=0)
+    assert clf.fit(signals, y[:300]).transform(signals).shape == (300, 2, 32)
+    clf = SparseCodingClassifier(tiling=Patches((8,), 8), n_epochs=3, random_state=0)
+    assert clf.fit(signals[:, 0], y[:300]).transform(signals[:, 0]).shape == (300, 4, 8)
+
+
+def test_a_network_of_ones_own(iris):
+    X, y = iris
+    module = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.1), nn.Tanh(), nn.Linear(16, 3))
+    before = [weight.clone() for weight in module.parameters()]
+    clf = SparseCodingClassifier(module, learning_rate=0.01, random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.85
+    for weight, old in zip(module.parameters(), before, strict=True):
+        assert torch.equal(weight, old)
+    made = SparseCodingClassifier(
+        lambda shape, n_classes: nn.Linear(shape[0], n_classes), n_epochs=3, random_state=0
+    )
+    assert made.fit(X, y).predict(X).shape == (150,)
+
+
+def test_works_inside_scikit_learn(blobs):
+    X, y = blobs
+    clf = SparseCodingClassifier(n_epochs=50, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), clf)
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.75
+    search = GridSearchCV(clf, {"network": ["logistic", "mlp"]}, cv=2)
+    assert search.fit(X, y).best_score_ > 0.75
+
+
+def test_frames_of_pandas_and_polars(iris):
+    import pandas as pd
+    import polars as pl
+
+    X, y = iris
+    names = ["a", "b", "c", "d"]
+    frame = pd.DataFrame(X, columns=names)
+    clf = SparseCodingClassifier(n_epochs=5, random_state=0).fit(frame, pd.Series(y))
+    assert list(clf.feature_names_in_) == names
+    expected = clf.predict_proba(frame)
+    with pytest.warns(UserWarning, match="feature names"):
+        np.testing.assert_array_equal(clf.predict_proba(X), expected)
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(frame[names[::-1]])
+    polars = pl.DataFrame(X, schema=names)
+    np.testing.assert_array_equal(clf.predict_proba(polars), expected)
+    nulls = polars.with_columns(pl.all().fill_nan(None))
+    np.testing.assert_array_equal(clf.predict_proba(nulls), expected)
+    assert clone(clf).fit(polars, pl.Series(y)).predict(polars).shape == (150,)
+
+
+def test_early_stopping_keeps_the_best_epoch(iris):
+    X, y = iris
+    clf = SparseCodingClassifier("mlp", validation_fraction=0.3, n_epochs=300, random_state=0)
+    clf.fit(X, y)
+    accuracies = [record["validation_accuracy"] for record in clf.history_]
+    best = int(np.argmax(accuracies))
+    assert clf.n_iter_ == len(accuracies) < 300
+    assert clf.n_iter_ == best + 1 + 10
+    shorter = clone(clf).set_params(validation_fraction=None)
+    assert not (shorter.fit(X, y).predict_proba(X) == clf.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="validate with"):
+        SparseCodingClassifier(validation_fraction=0.01).fit(X[::10], y[::10])
+
+
+def test_history_is_plain_records(fitted):
+    record = fitted.history_[-1]
+    assert fitted.n_iter_ == len(fitted.history_) == record["epoch"] == 60
+    assert set(record) == {"epoch", "J0", "J1", "J2", "nonzero", "accuracy", "seconds"}
+    assert record["J0"] < fitted.history_[0]["J0"]
+    assert 0 < record["nonzero"] < 1
+
+
+def test_a_loss_that_explodes_names_epoch_and_term(iris):
+    X, y = iris
+    clf = SparseCodingClassifier(learning_rate=1e300, random_state=0)
+    with pytest.raises(ValueError, match=r"epoch 1: J0 became (nan|inf).*learning_rate"):
+        clf.fit(X, y)
+    assert not hasattr(clf, "module_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"network": "transformer"}, "network must be"),
+        ({"tiling": "patches"}, "tiling must be"),
+        ({"n_atoms": 0}, "n_atoms must be"),
+        ({"lambda_rec": 0.0}, "lambda_rec must be"),
+        ({"lambda_l1": -1.0}, "lambda_l1 must be"),
+        ({"training": "supervised"}, "training must be"),
+        ({"label_weight": -0.1}, "label_weight must be"),
+        ({"network_input": "imputed"}, "network_input must be"),
+        ({"hide": 1.0}, "hide must be"),
+        ({"n_epochs": 0}, "n_epochs must be"),
+        ({"batch_size": 1.5}, "batch_size must be"),
+        ({"learning_rate": np.nan}, "learning_rate must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be"),
+        ({"device": "abacus"}, "device"),
+        ({"random_state": -1}, "random_state must be"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(iris, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SparseCodingClassifier(**parameters).fit(*iris)
+
+
+def test_a_feature_that_is_never_observed_is_refused(iris):
+    X, y = iris
+    X = X.copy()
+    X[:, 2] = np.nan
+    with pytest.raises(ValueError, match="never observed"):
+        SparseCodingClassifier().fit(X, y)
+
+
+def test_a_row_without_any_observation_is_classified(fitted):
+    probability = fitted.predict_proba(np.full((1, 4), np.nan))
+    np.testing.assert_allclose(probability.sum(), 1)
+    completed = fitted.impute(np.full((1, 4), np.nan))
+    np.testing.assert_allclose(completed[0], fitted.module_.standardise.centre)
+
+
+def test_save_and_load(fitted, iris, tmp_path):
+    X, _ = iris
+    path = tmp_path / "model.halfseen"
+    fitted.save(path)
+    loaded = SparseCodingClassifier.load(path)
+    assert (loaded.predict_proba(X) == fitted.predict_proba(X)).all()
+    assert (loaded.predict(X) == fitted.predict(X)).all()
+    assert (loaded.impute(X) == fitted.impute(X)).all()
+    assert repr(loaded.get_params()) == repr(fitted.get_params())
+    assert loaded.history_ == fitted.history_
+    loaded.fit(*iris)  # goes on being an estimator
+    assert (loaded.predict_proba(X) == fitted.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("labels", [[3, 1, 2], [1.0, 2.0, 4.0], ["x", "y", "ÿ"], [True, False]])
+def test_save_and_load_with_many_settings(labels, tmp_path):
+    X = punched(np.random.default_rng(0).standard_normal((60, 2, 6, 6)))
+    y = np.resize(np.array(labels), 60)
+    clf = SparseCodingClassifier(
+        "mlp",
+        Patches((3, 2), (2, 2)),
+        np.int64(7),
+        class_weight={labels[0]: 2.0, labels[1]: 1.0},
+        training=Published(sequential=True),
+        n_epochs=3,
+        random_state=0,
+    ).fit(X, y)
+    clf.save(tmp_path / "model")
+    loaded = SparseCodingClassifier.load(tmp_path / "model")
+    assert (loaded.predict_proba(X) == clf.predict_proba(X)).all()
+    assert (loaded.classes_ == clf.classes_).all()
+    assert loaded.classes_.dtype == clf.classes_.dtype
+    assert loaded.class_weight == clf.class_weight
+    assert loaded.training == clf.training
+    assert loaded.tiling == clf.tiling
+
+
+def test_a_network_of_ones_own_is_rebuilt_by_a_function(iris, tmp_path):
+    X, y = iris
+
+    def make(shape, n_classes):
+        return nn.Sequential(nn.Linear(shape[0], 5), nn.ReLU(), nn.Linear(5, n_classes))
+
+    clf = SparseCodingClassifier(make, n_epochs=3, random_state=0).fit(X, y)
+    clf.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="network="):
+        SparseCodingClassifier.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="does not hold"):
+        SparseCodingClassifier.load(tmp_path / "model", network=nn.Linear(4, 3))
+    loaded = SparseCodingClassifier.load(tmp_path / "model", network=make)
+    assert (loaded.predict_proba(X) == clf.predict_proba(X)).all()
+
+
+def test_pickle(fitted, iris):
+    X, _ = iris
+    copy = pickle.loads(pickle.dumps(fitted))
+    assert (copy.predict_proba(X) == fitted.predict_proba(X)).all()
+
+
+def test_quiet_without_a_terminal(iris):
+    code = (
+        "import numpy as np; from halfseen import SparseCodingClassifier as C;"
+        "C(n_epochs=2, verbose=1).fit(np.eye(6), [0, 1] * 3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_live_line_in_a_terminal(monkeypatch, iris):
+    from halfseen.progress import live_line
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "160")
+    record = {"epoch": 2, "J0": 0.5, "J1": 3.0, "J2": 0.1, "nonzero": 0.07, "accuracy": 0.9}
+    with live_line(1, 2) as report:
+        report({**record, "validation_accuracy": 0.8})
+    text = stream.getvalue()
+    for part in ("2/2", "J0 0.500", "J1 3", "J2 0.1", "non-zero 7%", "accuracy 0.900", "0.800"):
+        assert part in text
+    with live_line(0, 2) as report:
+        assert report is None

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import torch
+
+from halfseen.boundary import merge_equal_rows
+from halfseen.standardise import Standardise, observed_centre_and_scale
+
+NAN = np.nan
+
+
+def test_columns_of_a_table_get_their_own_scale():
+    X = np.array([[1.0, 100.0], [3.0, NAN], [NAN, 500.0], [5.0, 900.0]])
+    centre, scale = observed_centre_and_scale(X)
+    np.testing.assert_allclose(centre, [3.0, 500.0])
+    np.testing.assert_allclose(scale, np.nanstd(X, axis=0))
+
+
+def test_pixels_share_one_scale():
+    X = np.random.default_rng(0).integers(0, 17, (50, 9)).astype(float)
+    X[:, 0] = 0.0  # a corner that never lights up
+    X[0, 1:], X[1, 1:] = 0.0, 16.0
+    _, scale = observed_centre_and_scale(X)
+    assert len(set(scale)) == 1
+    np.testing.assert_allclose(scale[0] ** 2, np.square(X - X.mean(0)).mean())
+    _, of_images = observed_centre_and_scale(X.reshape(50, 3, 3) * [1.0, 2.0, 3.0])
+    assert len(set(of_images.ravel())) == 1
+
+
+def test_constant_columns_are_not_divided_by_zero():
+    _, scale = observed_centre_and_scale(np.array([[1.0, 2.0, 0.0], [1.0, 5.0, 3.0]]))
+    assert scale[0] == 1.0
+
+
+def test_standardise_and_back():
+    X = torch.tensor([[1.0, NAN], [3.0, 4.0]], dtype=torch.float64)
+    layer = Standardise(np.array([2.0, 4.0]), np.array([0.5, 2.0]))
+    expected = torch.tensor([[-2.0, NAN], [2.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(layer(X), expected, equal_nan=True)
+    torch.testing.assert_close(layer.inverse(layer(X)), X, equal_nan=True)
+
+
+def test_equal_rows_are_merged_and_weights_add_up():
+    X = np.array([[1.0, NAN], [0.0, 2.0], [1.0, -NAN], [-0.0, 2.0], [5.0, 5.0], [1.0, NAN]])
+    y = np.array([0, 1, 0, 1, 2, 1])
+    weight = np.array([1.0, 2.0, 3.0, 4.0, 0.0, 1.0])
+    rows, labels, total = merge_equal_rows(X, y, weight)
+    found = {
+        (str(row.tolist()), int(label)): w
+        for row, label, w in zip(rows, labels, total, strict=True)
+    }
+    assert sorted(found.values()) == [1.0, 4.0, 6.0]
+    assert len(rows) == 3
+    again = merge_equal_rows(X[::-1], y[::-1], weight[::-1])
+    np.testing.assert_array_equal(again[0], rows)
+    np.testing.assert_array_equal(again[2], total)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_merging_keeps_shape_and_dtype(dtype):
+    X = np.random.default_rng(0).random((7, 2, 3)).astype(dtype)
+    rows, _, _ = merge_equal_rows(X, np.zeros(7, dtype=int), np.ones(7))
+    assert rows.shape == X.shape
+    assert rows.dtype == dtype

@@ -1,0 +1,321 @@
+"""Each way of training against steps computed by hand in numpy."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from halfseen import Published, SparseCodingClassifier, Whole, published_settings
+from halfseen.coding import MaskedLasso
+from halfseen.nn import SparseCompletion
+from halfseen.training.joint import Joint
+from halfseen.training.published import PublishedSequential, Simultaneous
+from halfseen.training.task import Sequential, TaskDriven
+from halfseen.training.trainer import Plan, Samples, evaluating, one_cycle
+
+N_SAMPLES, N_FEATURES, N_ATOMS, N_CLASSES = 6, 5, 8, 3
+LAMBDA_REC, LAMBDA_L1 = 0.7, 1.3
+
+
+def make_trainer(way, output="reconstruction", n_epochs=10, batch_size=N_SAMPLES, **settings):
+    """Return a trainer of a small problem with a linear network, in float64."""
+    rates = {"rates": settings.pop("rates")} if "rates" in settings else {}
+    torch.manual_seed(0)
+    X = torch.randn(N_SAMPLES, N_FEATURES, dtype=torch.float64)
+    observed = torch.rand(X.shape) < 0.6
+    samples = Samples(
+        X * observed,
+        observed,
+        torch.arange(N_SAMPLES) % N_CLASSES,
+        torch.ones(N_SAMPLES, dtype=torch.float64),
+    )
+    completion = SparseCompletion(
+        Whole(),
+        N_ATOMS,
+        (N_FEATURES,),
+        lambda_rec=LAMBDA_REC,
+        lambda_l1=LAMBDA_L1,
+        output=output,
+        tol=1e-12,
+        n_gradient_steps=50,
+    ).double()
+    completion.normalise_atoms()  # to norm 1 in float64
+    network = nn.Linear(N_FEATURES, N_CLASSES).double()
+    plan = Plan(n_epochs, batch_size, 0.1, LAMBDA_REC, LAMBDA_L1, **settings)
+    generator = torch.Generator().manual_seed(0)
+    return way(completion, network, samples, plan, generator, **rates)
+
+
+class ByHand:
+    """The quantities of the paper in numpy, for one batch of all samples."""
+
+    def __init__(self, trainer):
+        self.D = trainer.completion.atoms.detach().numpy().copy()
+        self.W = trainer.network.weight.detach().numpy().copy()
+        self.b = trainer.network.bias.detach().numpy().copy()
+        self.X = trainer.samples.X.numpy()
+        self.m = trainer.samples.observed.numpy()
+        self.onehot = np.eye(N_CLASSES)[trainer.samples.y.numpy()]
+        self.speed = [np.zeros_like(self.W), np.zeros_like(self.b)]
+
+    def probability_error(self, reconstruction):
+        scores = reconstruction @ self.W.T + self.b
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        return odds / odds.sum(1, keepdims=True) - self.onehot
+
+    def slope_of_fit(self, S):
+        """Return the derivative of J1 in the reconstruction."""
+        share = self.m.mean(1, keepdims=True)
+        return -2 * share * self.m * (self.X - S @ self.D)
+
+    def reconstruction_slope(self, S, label_weight=1.0):
+        labels = label_weight * self.probability_error(S @ self.D) @ self.W
+        return (labels + LAMBDA_REC * self.slope_of_fit(S)) / N_SAMPLES
+
+    def move_network(self, S, rate, momentum):
+        error = self.probability_error(S @ self.D) / N_SAMPLES
+        slopes = error.T @ (S @ self.D), error.sum(0)
+        for speed, slope in zip(self.speed, slopes, strict=True):
+            speed *= momentum
+            speed += slope
+        self.W -= rate * self.speed[0]
+        self.b -= rate * self.speed[1]
+
+    def move_dictionary(self, slope, rate):
+        self.D -= rate * slope
+        self.D /= np.linalg.norm(self.D, axis=1, keepdims=True)
+
+    def moved_codes(self, S, rate, label_weight):
+        slope = self.reconstruction_slope(S, label_weight) @ self.D.T
+        slope += LAMBDA_L1 / N_FEATURES * np.sign(S) / N_SAMPLES
+        change = -rate * slope
+        change[S * (S + change) < 0] = -S[S * (S + change) < 0]
+        return np.where(S == 0, 0, S + change)
+
+    def check(self, trainer):
+        np.testing.assert_allclose(trainer.network.weight.detach(), self.W, rtol=1e-10)
+        np.testing.assert_allclose(trainer.network.bias.detach(), self.b, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(trainer.completion.atoms.detach(), self.D, rtol=1e-10)
+
+
+@pytest.mark.parametrize("label_weight", [1.0, 0.3])
+def test_algorithm_1_step_by_step(label_weight):
+    rates = Published(code_rate=2.0, momentum=0.5)
+    trainer = make_trainer(Simultaneous, rates=rates, label_weight=label_weight)
+    trainer.codes[0, 0, 0] = 0.0  # stays
+    hand, S = ByHand(trainer), trainer.codes[:, 0].numpy().copy()
+    everything = torch.arange(N_SAMPLES)
+    for _ in range(3):
+        D_slope = S.T @ hand.reconstruction_slope(S)
+        hand.move_network(S, rate=0.1, momentum=0.5)
+        hand.move_dictionary(D_slope, rate=2.0)
+        S = hand.moved_codes(S, 2.0, label_weight)
+        trainer.step(everything)
+        trainer.n_steps += 1
+        hand.check(trainer)
+        np.testing.assert_allclose(trainer.codes[:, 0], S, rtol=1e-9, atol=1e-14)
+        assert trainer.codes[0, 0, 0] == 0
+    assert (S == 0).sum() > 1  # some code was stopped at zero
+
+
+def test_algorithm_2_step_by_step():
+    rates = Published(test_code_rate=0.8)
+    trainer = make_trainer(Simultaneous, rates=rates)
+    batch_size, n_steps = 4, 25
+    solver = rates.test_solver(N_FEATURES, batch_size, n_steps, LAMBDA_L1)
+    completion = trainer.completion
+    completion.solver, completion.tol = solver, 0.0
+    X, observed = trainer.samples.X, trainer.samples.observed
+    codes = completion.encode(X, observed)[:, 0].detach().numpy()
+
+    hand = ByHand(trainer)
+    problem = MaskedLasso(X, observed, completion.dictionary.detach(), X.new_ones(N_SAMPLES))
+    S = solver._start(problem, N_SAMPLES, N_ATOMS).numpy()
+    for _ in range(n_steps):
+        slope = LAMBDA_REC * hand.slope_of_fit(S) @ hand.D.T + LAMBDA_L1 / N_FEATURES * np.sign(S)
+        moved = S - 0.8 * slope / batch_size
+        S = np.where(S * moved > 0, moved, 0)
+    np.testing.assert_allclose(codes, S, rtol=1e-9, atol=1e-13)
+    assert 0 < (S == 0).mean() < 1
+
+
+def test_algorithm_3_step_by_step():
+    rates = Published(code_rate=2.0, momentum=0.5, sequential=True)
+    trainer = make_trainer(PublishedSequential, rates=rates, n_epochs=2)
+    assert trainer.n_epochs == 4
+    hand, S = ByHand(trainer), trainer.codes[:, 0].numpy().copy()
+    everything = torch.arange(N_SAMPLES)
+    for epoch in range(4):
+        if epoch < 2:
+            hand.move_dictionary(S.T @ hand.slope_of_fit(S) / N_SAMPLES, rate=2.0)
+            S = hand.moved_codes(S, 2.0, label_weight=0.0)
+        else:
+            hand.move_network(S, rate=0.1, momentum=0.5)
+        trainer.step(everything)
+        trainer.n_steps += 1
+        hand.check(trainer)
+        np.testing.assert_allclose(trainer.codes[:, 0], S, rtol=1e-9, atol=1e-14)
+
+
+def test_labelled_proximal_step_by_hand():
+    trainer = make_trainer(Joint, label_weight=0.4)
+    hand = ByHand(trainer)
+    torch.manual_seed(1)
+    codes = torch.randn(N_SAMPLES, 1, N_ATOMS, dtype=torch.float64)
+    shrink = torch.linspace(0.01, 0.05, N_SAMPLES, dtype=torch.float64)
+    lipschitz = np.linalg.norm(hand.D, 2) ** 2
+    batch = trainer.samples
+    problem = trainer.completion.problem(batch.X, batch.observed, torch.from_numpy(hand.D))
+    moved, longer = trainer.labelled_code_step(problem, codes, batch, shrink, lipschitz)
+
+    S = codes[:, 0].numpy()
+    # λ1·J1 + λ2·J2 + 0.4·J0, divided by 2·λ1·M/N, by soft thresholding
+    slope = N_SAMPLES * hand.reconstruction_slope(S, 0.4) @ hand.D.T
+    unit = 2 * LAMBDA_REC * hand.m.mean(1, keepdims=True)
+    step = shrink.numpy()[:, None] / lipschitz
+    ahead = S - step * slope / unit
+    threshold = step * LAMBDA_L1 / N_FEATURES / unit
+    expected = np.sign(ahead) * np.maximum(np.abs(ahead) - threshold, 0)
+    np.testing.assert_allclose(moved[:, 0], expected, rtol=1e-10)
+    np.testing.assert_allclose(longer, 1.2 * shrink)
+
+
+@pytest.mark.parametrize("label_weight", [0.0, 0.3, 1.0, 20.0])
+def test_code_steps_lower_the_objective_with_network_and_dictionary_held(label_weight):
+    trainer = make_trainer(Joint, label_weight=label_weight)
+    trainer.n_steps = 9  # annealing is over
+    batch, everything = trainer.samples, torch.arange(N_SAMPLES)
+    dictionary = trainer.completion.dictionary.detach()
+    problem = trainer.completion.problem(batch.X, batch.observed, dictionary)
+    trainer.codes += torch.randn(trainer.codes.shape, dtype=torch.float64)
+    values = []
+    for _ in range(60):
+        value, _ = trainer.value_and_gradient(problem, trainer.codes, batch)
+        values.append(value)
+        trainer.codes = trainer._code_steps(everything, batch)
+    values = torch.stack(values)
+    assert (values.diff(dim=0) <= 1e-12).all()
+    assert (values[-1] < values[0]).all()
+    if label_weight == 0:
+        assert problem.relative_gap(trainer.codes[:, 0]).max() < 1e-3
+
+
+def test_task_driven_step_by_finite_differences():
+    trainer = make_trainer(TaskDriven, output="completed")
+    completion, batch = trainer.completion, trainer.samples
+    before = completion.atoms.detach().clone()
+
+    def loss() -> float:
+        with torch.no_grad():
+            parts = completion.complete(batch.X, batch.observed)
+            scores = trainer.network(parts.completed)
+            J0 = nn.functional.cross_entropy(scores, batch.y, reduction="none")
+            error = ((batch.X - parts.reconstruction) * batch.observed).square().sum(1)
+            J1 = batch.observed.double().mean(1) * error
+            return (J0 + LAMBDA_REC * J1).mean().item()
+
+    slope = torch.zeros_like(before)
+    for index in np.ndindex(*before.shape):
+        with torch.no_grad():
+            completion.atoms[index] = before[index] + 1e-6
+            above = loss()
+            completion.atoms[index] = before[index] - 1e-6
+            slope[index] = (above - loss()) / 2e-6
+            completion.atoms[index] = before[index]
+    trainer.step(torch.arange(N_SAMPLES))
+    clear = slope.abs() > 1e-4
+    # The first step of Adam has the length of its rate, against the sign of the gradient.
+    rate = 0.08 / N_FEATURES**0.5 * one_cycle(0.0)
+    expected = before - rate * slope.sign()
+    expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(completion.atoms[clear], expected[clear], rtol=1e-4, atol=1e-5)
+
+
+def test_sequential_training_leaves_the_dictionary_alone():
+    trainer = make_trainer(Sequential)
+    before = trainer.completion.atoms.detach().clone()
+    weights = trainer.network.weight.detach().clone()
+    trainer.start()
+    trainer.epoch()
+    torch.testing.assert_close(trainer.completion.atoms, before)
+    assert not torch.equal(trainer.network.weight, weights)
+
+
+@pytest.mark.parametrize("way", [TaskDriven, Joint, Simultaneous, PublishedSequential])
+def test_atoms_have_norm_one_after_every_step(way):
+    rates = {"rates": Published(code_rate=50.0)} if issubclass(way, Simultaneous) else {}
+    trainer = make_trainer(way, batch_size=2, **rates)
+    for _ in range(2):
+        trainer.epoch()
+        norms = trainer.completion.atoms.norm(dim=1)
+        torch.testing.assert_close(norms, torch.ones_like(norms))
+
+
+def test_every_sample_loses_its_own_share_of_entries():
+    trainer = make_trainer(TaskDriven, hide=0.25)
+    kept = trainer._kept(torch.ones(2000, 100, dtype=torch.bool)).double().mean(1)
+    assert kept.mean() == pytest.approx(0.75, abs=0.01)
+    assert kept.max() == 1.0
+    assert 0.3 < kept.min() < 0.55
+    assert make_trainer(TaskDriven)._kept(torch.ones(3, 4, dtype=torch.bool)).all()
+
+
+def test_hidden_entries_do_not_reach_the_code_but_count_in_the_error(monkeypatch):
+    trainer = make_trainer(TaskDriven, hide=0.25)
+    monkeypatch.setattr(trainer, "_kept", torch.zeros_like)
+    outcome = trainer.step(torch.arange(N_SAMPLES))
+    assert (outcome.codes == 0).all()
+    X, observed = trainer.samples.X, trainer.samples.observed
+    whole = observed.double().mean(1) * (X * observed).square().sum(1)
+    torch.testing.assert_close(outcome.J1, whole)
+
+
+def test_batch_normalisation_does_not_learn_or_mix_in_code_steps():
+    network = nn.Sequential(nn.Linear(N_FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
+    trainer = make_trainer(Joint, label_weight=1.0)
+    trainer.network = network.train()
+    batch = trainer.samples
+    problem = trainer.completion.problem(
+        batch.X, batch.observed, trainer.completion.dictionary.detach()
+    )
+    codes = torch.randn(N_SAMPLES, 1, N_ATOMS, dtype=torch.float64)
+    shrink = torch.ones(N_SAMPLES, dtype=torch.float64)
+    together, _ = trainer.labelled_code_step(problem, codes, batch, shrink, 10.0)
+    assert int(network[1].num_batches_tracked) == 0
+    assert network.training
+    for row in range(N_SAMPLES):
+        one = torch.tensor([row])
+        alone, _ = trainer.labelled_code_step(
+            problem.rows(one), codes[one], batch.rows(one), shrink[one], 10.0
+        )
+        torch.testing.assert_close(alone, together[one])
+    with evaluating(network):
+        assert not network.training
+    assert network.training
+
+
+def test_schedule_rises_then_falls_to_zero():
+    rates = [one_cycle(step / 100) for step in range(101)]
+    top = int(np.argmax(rates))
+    assert rates[top] == 1.0
+    assert rates[:top] == sorted(rates[:top])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert rates[-1] == pytest.approx(0)
+
+
+def test_published_settings_are_those_of_the_paper():
+    cnn = published_settings("mnist-cnn4", missing=0.75)
+    assert (cnn["lambda_rec"], cnn["lambda_l1"]) == (1.28, 1.28)
+    assert (cnn["n_epochs"], cnn["batch_size"], cnn["learning_rate"]) == (3500, 250, 0.05)
+    assert cnn["training"] == Published(code_rate=0.4, test_code_rate=0.5, momentum=0.5)
+    assert published_settings("mnist-cnn4", "occlusion")["lambda_l1"] == 10.24
+    logistic = published_settings("mnist-logistic", missing=0.5)
+    assert (logistic["lambda_rec"], logistic["n_epochs"]) == (0.64, 3000)
+    resnet = published_settings("cifar10-resnet18", missing=0.25)
+    assert (resnet["lambda_rec"], resnet["lambda_l1"], resnet["batch_size"]) == (0.032, 0.01, 64)
+    for settings in (cnn, logistic, resnet):
+        SparseCodingClassifier(**settings)
+    with pytest.raises(ValueError, match="mnist-cnn4"):
+        published_settings("mnist", missing=0.5)
+    with pytest.raises(ValueError, match="0.75"):
+        published_settings("mnist-logistic", missing="occlusion")
