@@ -7,6 +7,7 @@ BIN := .venv/bin
 
 demo: .venv/installed
 	$(BIN)/python examples/complete_digits.py
+	$(BIN)/python examples/classify_digits.py
 
 test: .venv/installed
 	$(BIN)/python -m pytest

@@ -52,7 +52,7 @@ IMPUTERS = {
     "KNNImputer": lambda: KNNImputer(),
     "IterativeImputer": lambda: IterativeImputer(max_iter=10, random_state=0),
 }
-TUNED = {"hide": [0.0, 0.25], "lambda_rec": [1.0, 10.0]}
+TUNED = {"training": ["task", "sequential"], "lambda_l1": [25.0, 50.0]}  # 50 is the default here
 STRENGTHS = np.logspace(-3, 1, 5)
 
 

@@ -128,6 +128,11 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         clf.fit(X[1:], y[1:], checkpoint=path)
     with pytest.raises(ValueError, match="other data, settings"):
         clf.set_params(hide=0.1).fit(X, y, checkpoint=path)
+    with pytest.raises(ValueError, match="other data, settings"):
+        clf.set_params(hide=0.25, network=nn.Linear(64, 10)).fit(X, y, checkpoint=path)
+    clf.set_params(network="logistic")
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ValueError, match="damaged"):
         clf.fit(X, y, checkpoint=path)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        clf.fit(X, y, checkpoint=tmp_path / "nowhere" / "c")

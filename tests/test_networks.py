@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -38,6 +40,11 @@ def test_a_module_is_copied_and_a_function_is_called():
     assert isinstance(make_network(lambda: nn.Linear(3, 2), (3,), 2), nn.Linear)
     flexible = make_network(lambda shape, n_classes: nn.Linear(shape[0], n_classes), (5,), 4)
     assert flexible.weight.shape == (4, 5)
+    optional = make_network(lambda bias=False: nn.Linear(3, 2, bias=bias), (3,), 2)
+    assert optional.bias is None
+    assert make_network(functools.partial(nn.Linear, 3, 2), (3,), 2).weight.shape == (2, 3)
+    assert make_network(lambda: given, (3,), 2) is not given
+    assert make_network(nn.LazyLinear(2), (3,), 2).weight.shape == (2, 3)
 
 
 @pytest.mark.parametrize(

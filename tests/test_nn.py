@@ -113,6 +113,13 @@ def test_atoms_have_norm_one_under_any_optimiser(batch):
     torch.testing.assert_close(layer(batch(5, 8)), before)
 
 
+def test_observed_values_keep_their_digits_and_an_empty_batch_passes():
+    layer = SparseCompletion(Whole(), 6, (2,))
+    X = torch.tensor([[1e9 + 0.5, math.nan]], dtype=torch.float64)
+    assert layer(X)[0, 0] == X[0, 0]
+    assert layer(X[:0]).shape == (0, 2)
+
+
 def test_rows_are_independent(batch):
     X = batch(20, 12, dtype=torch.float32)
     layer = SparseCompletion(Whole(), 20, (12,))
@@ -200,6 +207,8 @@ def test_compile_and_export_give_the_same(batch):
         ({"output": "filled"}, "output"),
         ({"lambda_l1": 0.0}, "positive"),
         ({"n_gradient_steps": -1}, "n_gradient_steps"),
+        ({"solver": "lars"}, "solver"),
+        ({"tol": math.nan}, "tol"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(arguments, message):

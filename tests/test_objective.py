@@ -27,9 +27,12 @@ def test_terms_by_hand():
     torch.testing.assert_close(
         classification_loss(scores, labels), torch.tensor([np.log(2.0), np.log(4 / 3)]).float()
     )
-    total = total_loss(scores, labels, X, observed, reconstruction, codes, 2.0, 4.0)
-    expected = (np.log(2) + 2 * 2.5 + 4 * 1.0 + np.log(4 / 3) + 2 * 1.0 + 4 * 0.125) / 2
-    torch.testing.assert_close(total.item(), expected, rtol=1e-6, atol=0)
+    J0, J1 = classification_loss(scores, labels), reconstruction_loss(X, observed, reconstruction)
+    total = total_loss(J0, J1, sparsity_loss(codes, 4), 2.0, 4.0)
+    expected = [np.log(2) + 2 * 2.5 + 4 * 1.0, np.log(4 / 3) + 2 * 1.0 + 4 * 0.125]
+    torch.testing.assert_close(total, torch.tensor(expected).float())
+    without_labels = total_loss(J0, J1, sparsity_loss(codes, 4), 2.0, 4.0, label_weight=0.0)
+    torch.testing.assert_close(without_labels, torch.tensor([9.0, 2.5]))
 
 
 def test_what_stands_in_a_hole_changes_nothing():
@@ -56,9 +59,9 @@ def test_gradients():
 
     def objective(dictionary, weights, codes):
         reconstruction = codes @ dictionary
-        return total_loss(
-            reconstruction @ weights, labels, X.detach(), observed, reconstruction, codes, 0.7, 0.3
-        )
+        J0 = classification_loss(reconstruction @ weights, labels)
+        J1 = reconstruction_loss(X.detach(), observed, reconstruction)
+        return total_loss(J0, J1, sparsity_loss(codes, X.shape[1]), 0.7, 0.3).mean()
 
     assert torch.autograd.gradcheck(objective, (dictionary, weights, codes))
 

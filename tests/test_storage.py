@@ -32,6 +32,17 @@ def test_a_tree_comes_back(file):
     assert tree["empty"].shape == (0, 4)
 
 
+def test_files_are_as_readable_as_others_and_links_stay(file, tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert file.stat().st_mode == plain.stat().st_mode
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    storage.write(link, "thing", {"new": 1})
+    assert link.is_symlink()
+    assert storage.read(file, "thing") == {"new": 1}
+
+
 def test_tensors_may_share_memory(tmp_path):
     base = torch.arange(4.0)
     storage.write(tmp_path / "x", "thing", {"one": base, "other": base[:2]})

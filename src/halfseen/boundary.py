@@ -65,7 +65,7 @@ def finite_floats(
     tensor = tensor.to(device)
     narrow = tensor.is_floating_point() and tensor.dtype.itemsize <= 4
     tensor = tensor.to(torch.float32 if narrow else torch.float64)
-    _check_finite(tensor, name, holes)
+    check_finite(tensor, name, holes)
     return tensor
 
 
@@ -82,6 +82,8 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     """Return the samples given to an estimator as a float array, checked; NaN is a hole."""
     from sklearn.utils.validation import check_array
 
+    if 0 in np.shape(X)[2:]:
+        raise ValueError(f"X has samples without features: its shape is {np.shape(X)}.")
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
@@ -114,7 +116,7 @@ def check_squares(values: Tensor, name: str) -> None:
 def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
     """Return a positive number, or one per row, as a tensor of shape (n_rows,)."""
     values = finite_floats(values, name).to(like)
-    _check_finite(values, name, holes=False)
+    check_finite(values, name, holes=False)
     if values.ndim == 0:
         values = values.expand(n_rows)
     if values.shape != (n_rows,):
@@ -155,6 +157,11 @@ def seed_from(random_state: int | np.random.RandomState | None) -> int:
     )
 
 
+def plain(value: Any) -> Any:
+    """Return numpy's numbers as Python's; anything else passes through."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def without_mask(values: Any) -> Any:
     """Turn the mask of a numpy masked array into NaN; anything else passes through."""
     if isinstance(values, np.ma.MaskedArray):
@@ -186,7 +193,8 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def _check_finite(tensor: Tensor, name: str, holes: bool) -> None:
+def check_finite(tensor: Tensor, name: str, holes: bool) -> None:
+    """Refuse infinities and, unless `holes` allows it, NaN; the error says where."""
     wrong = torch.isinf(tensor) if holes else ~torch.isfinite(tensor)
     if not wrong.any():
         return

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 
 from halfseen import classifier_file
-from halfseen.boundary import checked_samples, choose_device, finite_floats
-from halfseen.fitting import Fitted, fit_classifier
+from halfseen.boundary import check_finite, checked_samples, choose_device, finite_floats
+from halfseen.fitting import Fitted, Model, fit_classifier
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
 from halfseen.tilings import Tiling
@@ -25,7 +30,9 @@ from halfseen.training.published import Published
 _ENTRIES_AT_ONCE = 2**25  # of samples and codes that are in work together, in prediction
 
 
-class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
+class SparseCodingClassifier(
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+):
     """Classify samples with holes by a network, a dictionary and sparse codes learned together.
 
     Nothing is filled in before learning. A sample is approximated on its observed features by
@@ -51,8 +58,9 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         ``"task"``: codes without labels, the classification loss reaches the dictionary
         through them. ``"joint"``: codes, dictionary and network in turns, the paper's
         objective by proximal steps and Adam. ``"sequential"``: dictionary and codes first,
-        then the network. ``"published"``: the paper's Algorithm 1 and 2; `Published` has
-        their rates and Algorithm 3, and `published_settings` the paper's values.
+        then the network. ``"published"``: the steps of the paper's Algorithms 1 and 2, with
+        the other parameters as they are given; `Published` has their rates and Algorithm 3,
+        and `published_settings` returns all of the paper's values.
     label_weight : float
         How much the classification loss enters the update of the codes, with training
         "joint" or "published": 1 is the paper, 0 leaves labels to dictionary and network.
@@ -60,7 +68,8 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         What the network sees: observed values kept, or the reconstruction throughout (paper).
     hide : float
         Mean share of the observed entries that is hidden in each step of "task" training; a
-        sample loses between none and twice this.
+        sample loses between none and twice this. Take 0 if neither training nor new samples
+        have holes.
     n_epochs : int, optional
         Passes over the data. By default as many as make 600 mini-batches, at least 10.
     batch_size : int
@@ -69,8 +78,8 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         Of the network. By default 0.01 for "logistic" and "mlp", else 0.002.
     validation_fraction : float, optional
         Share of the samples of each class whose labels are kept from training. The epoch with
-        the best accuracy on them is kept in the end, and training stops when ten epochs
-        brought no better one.
+        the best accuracy on them is kept in the end, and training stops when a quarter of
+        all epochs (and at least ten) brought no better one.
     class_weight : dict, "balanced" or None
         Weights of classes, see scikit-learn.
     device : str or torch.device
@@ -293,7 +302,12 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             state["module_"] = copy.deepcopy(state["module_"]).cpu()
         return state
 
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.module_.completion.atoms)
+
     def _adopt(self, fitted: Fitted) -> SparseCodingClassifier:
+        self._fit_parameters = self.get_params(deep=False)  # these made the module, for `save`
         self.module_ = fitted.module
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)
@@ -311,7 +325,7 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             )
         return values
 
-    def _module(self) -> nn.Sequential:
+    def _module(self) -> Model:
         return self.module_.to(choose_device(self.device)).eval()
 
     def _scores(self, X) -> np.ndarray:
@@ -333,6 +347,8 @@ class SparseCodingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_at_once = max(1, _ENTRIES_AT_ONCE // per_sample)
         for start in range(0, len(values), n_at_once):
             some = slice(start, start + n_at_once)
-            X: Tensor = torch.from_numpy(values[some]).to(completion.atoms)
+            X: Tensor = torch.from_numpy(values[some].copy()).to(completion.atoms)
+            X = module.standardise(X)
+            check_finite(X, "X, standardised,", holes=True)
             with torch.no_grad():
-                yield some, completion(module.standardise(X), details=True)
+                yield some, completion(X, details=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from halfseen import storage
+from halfseen.boundary import plain
 from halfseen.fitting import Fitted, make_module
 from halfseen.tilings import Channels, Patches, Tiling, Whole
 from halfseen.training.published import Published
@@ -32,15 +33,15 @@ _PLAIN = (
 def save(classifier, path: str | os.PathLike) -> None:
     """Write a fitted classifier to a file."""
     module = classifier.module_
-    named = isinstance(classifier.network, str)
-    random_state = classifier.random_state
+    given = classifier._fit_parameters
+    random_state = given["random_state"]
     tree = {
         "parameters": {
-            **{name: _plain(getattr(classifier, name)) for name in _PLAIN},
-            "network": classifier.network if named else None,
-            "tiling": _tiling_to_plain(classifier.tiling),
-            "training": _training_to_plain(classifier.training),
-            "class_weight": _class_weight_to_plain(classifier.class_weight),
+            **{name: plain(given[name]) for name in _PLAIN},
+            "network": given["network"] if isinstance(given["network"], str) else None,
+            "tiling": _tiling_to_plain(given["tiling"]),
+            "training": _training_to_plain(given["training"]),
+            "class_weight": _class_weight_to_plain(given["class_weight"]),
             "random_state": int(random_state) if _is_whole(random_state) else None,
         },
         "classes": _labels_to_plain(classifier.classes_),
@@ -49,7 +50,6 @@ def save(classifier, path: str | os.PathLike) -> None:
         "sample_shape": list(module.completion.sample_shape),
         "lambda_l1": float(module.completion.lambda_l1),
         "dtype": str(module.completion.atoms.dtype).removeprefix("torch."),
-        "n_atoms": len(module.completion.atoms),
         "test_steps": _test_steps(module.completion),
         "history": classifier.history_,
         "weights": module.state_dict(),
@@ -85,13 +85,13 @@ def load(cls, path: str | os.PathLike, network, device):
                 torch.device("cpu"),
             )
         module.load_state_dict(tree["weights"])
-    except (KeyError, TypeError, RuntimeError) as error:
+        classifier.classes_ = classes
+        classifier.n_features_in_ = tree["n_features_in"]
+        if tree["feature_names_in"]:
+            classifier.feature_names_in_ = np.array(tree["feature_names_in"], dtype=object)
+        return classifier._adopt(Fitted(module.eval(), tree["history"]))
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{str(path)!r} does not hold a whole classifier: {error}") from error
-    classifier.classes_ = classes
-    classifier.n_features_in_ = tree["n_features_in"]
-    if tree["feature_names_in"]:
-        classifier.feature_names_in_ = np.array(tree["feature_names_in"], dtype=object)
-    return classifier._adopt(Fitted(module.eval(), tree["history"]))
 
 
 def _test_steps(completion) -> int:
@@ -102,14 +102,10 @@ def _is_whole(value) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _plain(value):
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _tiling_to_plain(tiling: Tiling | None):
     if tiling is None:
         return None
-    if type(tiling) not in (Whole, Channels, Patches):
+    if not isinstance(tiling, Whole | Channels | Patches):
         raise ValueError(
             f"{tiling!r} cannot be saved: only Whole, Channels and Patches have a form in the file."
         )
@@ -124,7 +120,9 @@ def _tiling_from_plain(plain) -> Tiling | None:
 
 
 def _training_to_plain(training: str | Published):
-    return training if isinstance(training, str) else asdict(training)
+    if isinstance(training, str):
+        return training
+    return {name: plain(value) for name, value in asdict(training).items()}
 
 
 def _training_from_plain(plain) -> str | Published:

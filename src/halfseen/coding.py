@@ -220,7 +220,7 @@ def sparse_encode(
     n_rows = len(values)
     check_squares(values, "X")
     atoms = _checked_dictionary(dictionary, values)
-    _check_settings(tol, max_iter)
+    check_settings(tol, max_iter)
     weight = positive_per_row(alpha, n_rows, "alpha", values)
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:
@@ -265,7 +265,8 @@ def _checked_init(init: ArrayLike | Tensor, problem: MaskedLasso) -> Tensor:
     return codes
 
 
-def _check_settings(tol: float, max_iter: int) -> None:
+def check_settings(tol: float, max_iter: int) -> None:
+    """Refuse a tolerance or a number of iterations that makes no sense."""
     if not (isinstance(tol, numbers.Real) and tol >= 0):
         raise ValueError(f"tol must be a number ≥ 0; got {tol!r}.")
     whole = isinstance(max_iter, numbers.Integral) and not isinstance(max_iter, bool)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import numbers
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
 from torch import nn
 
-from halfseen.boundary import choose_device, merge_equal_rows, seed_from, tensors_with_holes
+from halfseen import storage
+from halfseen.boundary import (
+    choose_device,
+    merge_equal_rows,
+    plain,
+    seed_from,
+    tensors_with_holes,
+)
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
 from halfseen.progress import live_line
@@ -30,15 +38,26 @@ from halfseen.training.task import Sequential, TaskDriven
 from halfseen.training.trainer import Plan, Samples, Trainer
 
 _TRAININGS = ("task", "joint", "sequential", "published")
+# Networks draw their first weights and dropout from torch's global generator, which is lent to
+# one training at a time and then put back as it was.
+_one_at_a_time = threading.Lock()
 _LEAST_STEPS = 600
 _LEAST_EPOCHS = 10
+
+
+class Model(nn.Sequential):
+    """A tensor with NaN in, scores out: the three parts of a classifier, one after the other."""
+
+    standardise: Standardise
+    completion: SparseCompletion
+    network: nn.Module
 
 
 @dataclass(frozen=True)
 class Fitted:
     """What training leaves behind."""
 
-    module: nn.Sequential
+    module: Model
     history: list[dict]
 
 
@@ -62,14 +81,21 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     values, labels, weight = merge_equal_rows(values, labels, weight)
     device = choose_device(settings.device)
     seed = _seed(settings, checkpoint)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    if checkpoint is not None:
+        storage.require_folder(checkpoint)
+    with (
+        _one_at_a_time,
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.random.fork_rng([device] if device.type == "cuda" else []),
+    ):
         torch.manual_seed(seed)
         setup = set_up(settings, values, labels, weight, len(classes), device, seed)
         with live_line(settings.verbose, setup.trainer.n_epochs) as report:
             history = run(
                 setup.trainer,
                 validation=setup.validation,
-                checkpoint=_checkpoint(settings, checkpoint, seed, values, labels, weight, device),
+                checkpoint=_checkpoint(settings, checkpoint, seed, setup),
                 prepare=setup.prepare,
                 report=report,
             )
@@ -80,7 +106,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
 class Setup:
     """A training that is ready to run: `prepare` first, then the trainer's epochs."""
 
-    module: nn.Sequential
+    module: Model
     trainer: Trainer
     validation: Samples | None
     prepare: Callable[[], object]
@@ -88,16 +114,16 @@ class Setup:
 
 def set_up(settings, values, labels, weight, n_classes, device, seed) -> Setup:
     """Put together model, samples and trainer; see `fit_classifier` for the parameters."""
-    module = _make_module(settings, values, n_classes, device)
+    kept, held_out = _split(settings.validation_fraction, labels, seed)
+    module = _module_for(settings, values, len(kept), n_classes, device)
     scaled = module.standardise(torch.from_numpy(values).to(module.standardise.centre))
     X, observed = tensors_with_holes(scaled)
     samples = Samples(
         X,
         observed,
         torch.from_numpy(labels).to(device),
-        torch.from_numpy(weight / weight.mean()).to(X),
+        torch.from_numpy(weight / weight[kept].mean()).to(X),
     )
-    kept, held_out = _split(settings.validation_fraction, labels, seed)
     generator = torch.Generator(device).manual_seed(seed)
     trainer = _make_trainer(settings, module, samples.rows(kept), generator)
 
@@ -121,7 +147,8 @@ def check_settings(settings) -> None:
         return real and math.isfinite(value)
 
     def whole(value) -> bool:
-        return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 1
+        integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return integer and int(value) >= 1
 
     for name in ("n_atoms", "n_epochs"):
         value = getattr(settings, name)
@@ -159,7 +186,7 @@ def published(settings) -> Published | None:
     return Published() if settings.training == "published" else None
 
 
-def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, device):
+def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, device) -> Model:
     """Return standardisation, completion and network as one module, untrained."""
     tiling = Whole() if settings.tiling is None else settings.tiling
     n_tile_features = tiling.layout(sample_shape).shape[1]
@@ -181,10 +208,13 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
     network = make_network(settings.network, sample_shape, n_classes)
     blank = np.zeros(sample_shape), np.ones(sample_shape)
     parts = {"standardise": Standardise(*blank), "completion": completion, "network": network}
-    return nn.Sequential(OrderedDict(parts)).to(device=device, dtype=dtype)
+    return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
 
 
-def _make_module(settings, values: np.ndarray, n_classes: int, device: torch.device):
+def _module_for(
+    settings, values: np.ndarray, n_kept: int, n_classes: int, device: torch.device
+) -> Model:
+    """Return the untrained model of these samples, `n_kept` of which are learned from."""
     centre, scale = observed_centre_and_scale(values)
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are
@@ -201,7 +231,7 @@ def _make_module(settings, values: np.ndarray, n_classes: int, device: torch.dev
         values.shape[1:],
         n_classes,
         lambda_l1,
-        epochs(settings, len(values)),
+        epochs(settings, n_kept),
         torch.float64 if double else torch.float32,
         device,
     )
@@ -240,6 +270,7 @@ def _make_trainer(settings, module, samples: Samples, generator: torch.Generator
 
 def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
     weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+    weight = weight / max(weight.max(), np.finfo(float).tiny)  # sums stay finite
     if settings.class_weight is not None:
         weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
     if not weight.sum() > 0:
@@ -273,16 +304,20 @@ def _seed(settings, checkpoint: str | os.PathLike | None) -> int:
     return seed_from(settings.random_state)
 
 
-def _checkpoint(settings, path, seed, values, labels, weight, device) -> Checkpoint | None:
+def _checkpoint(settings, path, seed: int, setup: Setup) -> Checkpoint | None:
     if path is None:
         return None
-    parameters = settings.get_params(deep=False)
-    for name in ("device", "random_state", "verbose"):
-        parameters.pop(name)
-    if not isinstance(settings.network, str):  # code has no name that lasts
-        parameters["network"] = "custom"
-    digest = hashlib.sha256(repr((sorted(parameters.items()), seed, device.type)).encode())
-    for array in (values, labels, weight):
-        digest.update(repr((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array))
+    parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
+    for name in ("network", "device", "random_state", "verbose"):
+        del parameters[name]
+    samples = setup.trainer.samples
+    digest = hashlib.sha256(
+        repr((sorted(parameters.items()), seed, samples.X.device.type)).encode()
+    )
+    # A network is what it is made of and what it starts from; code has no name that lasts.
+    digest.update(repr(setup.module.network).encode())
+    tensors = [*setup.module.network.state_dict().values(), samples.X, samples.observed]
+    for tensor in (*tensors, samples.y, samples.weight):
+        digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return Checkpoint(path, digest.hexdigest(), seed)

@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 NetworkSpec = str | nn.Module | Callable[..., nn.Module]
 
@@ -115,7 +118,7 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
     ----------
     network : str, Module or function
         A name; a module, of which a copy is returned; or a function that makes a module,
-        called with ``(sample_shape, n_classes)``, or with nothing if it takes nothing.
+        called with ``(sample_shape, n_classes)``, or with nothing if it requires nothing.
     sample_shape : tuple of int
     n_classes : int
     """
@@ -129,8 +132,10 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
     elif isinstance(network, nn.Module):
         made = copy.deepcopy(network)
     elif callable(network):
-        takes_nothing = not inspect.signature(network).parameters
-        made = network() if takes_nothing else network(sample_shape, n_classes)
+        parameters = inspect.signature(network).parameters.values()
+        required = [p for p in parameters if p.default is p.empty and p.kind not in _VARIADIC]
+        # A copy, lest two classifiers share what a function returns twice.
+        made = copy.deepcopy(network(sample_shape, n_classes) if required else network())
     else:
         made = network
     if not isinstance(made, nn.Module):
@@ -142,7 +147,7 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
 
 
 def _check_scores(network: nn.Module, sample_shape: tuple[int, ...], n_classes: int) -> None:
-    like = next(network.parameters(), torch.zeros(()))
+    like = next((p for p in network.parameters() if not is_lazy(p)), torch.zeros(()))
     was_training = network.training
     with torch.no_grad():
         try:

@@ -11,12 +11,12 @@ import math
 import numbers
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfseen.coding import MAX_ITER, MaskedLasso, Solver
+from halfseen.boundary import tensors_with_holes
+from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
@@ -69,7 +69,7 @@ class SparseCompletion(nn.Module):
     tol : float
         Relative duality gap at which a code is finished, see `sparse_encode`.
     solver : str or Solver
-        See `sparse_encode`.
+        See `sparse_encode`. Codes of a Solver object are constants to the gradient.
     device, dtype
         Of the dictionary, as in other torch modules.
 
@@ -122,6 +122,8 @@ class SparseCompletion(nn.Module):
             raise ValueError(f"output must be one of {OUTPUTS}; got {output!r}.")
         _check_whole("n_atoms", n_atoms, 1)
         _check_whole("n_gradient_steps", n_gradient_steps, 0)
+        check_settings(tol, MAX_ITER)
+        make_solver(solver, torch.device("cpu"))  # refuses names it does not know
         self.tiling = tiling
         self.sample_shape = tuple(sample_shape)
         n_features = math.prod(self.sample_shape)
@@ -168,7 +170,12 @@ class SparseCompletion(nn.Module):
         """
         from halfseen.imputer import SparseCodingImputer
 
-        observed = torch.as_tensor(~np.isnan(X)) if not isinstance(X, Tensor) else ~X.isnan()
+        _, observed = tensors_with_holes(X)
+        if observed.shape[1:] != self.sample_shape:
+            raise ValueError(
+                f"samples of shape {self.sample_shape} were expected; got samples of shape "
+                f"{tuple(observed.shape[1:])}."
+            )
         imputer = SparseCodingImputer(
             len(self.atoms),
             self.tiling,
@@ -178,10 +185,6 @@ class SparseCompletion(nn.Module):
             device=self.atoms.device,
             random_state=random_state,
         ).fit(X)
-        if imputer.mean_.shape != self.sample_shape:
-            raise ValueError(
-                f"samples of shape {self.sample_shape} were expected; got {imputer.mean_.shape}."
-            )
         with torch.no_grad():
             self.atoms.copy_(torch.from_numpy(imputer.components_))
             self.mean.copy_(torch.from_numpy(imputer.mean_))
@@ -204,8 +207,11 @@ class SparseCompletion(nn.Module):
                 f"{tuple(X.shape)}."
             )
         observed = ~torch.isnan(X)
-        completion = self.complete(torch.where(observed, X, 0), observed)
-        completion = Completion(*(part.to(X.dtype) for part in completion))
+        _, reconstruction, codes = self.complete(torch.where(observed, X, 0), observed)
+        reconstruction = reconstruction.to(X.dtype)
+        # From X itself, so that observed values keep all their digits.
+        completed = torch.where(observed, X, reconstruction)
+        completion = Completion(completed, reconstruction, codes.to(X.dtype))
         return completion if details else getattr(completion, self.output)
 
     def complete(self, values: Tensor, observed: Tensor, tol: float | None = None) -> Completion:
@@ -228,7 +234,7 @@ class SparseCompletion(nn.Module):
         else:
             with torch.no_grad():
                 codes = self.solver.solve(problem, None, tol, MAX_ITER).codes
-        return codes.reshape(values.shape[0], -1, codes.shape[1])
+        return codes.reshape(values.shape[0], self.layout.shape[0], codes.shape[1])
 
     def problem(self, values: Tensor, observed: Tensor, dictionary: Tensor) -> MaskedLasso:
         """Return the lasso problems of all tiles, those of a sample side by side."""
@@ -255,7 +261,7 @@ class SparseCompletion(nn.Module):
         )
 
 
-def _check_whole(name: str, value: object, smallest: int) -> None:
+def _check_whole(name: str, value: int, smallest: int) -> None:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and value >= smallest):
         raise ValueError(f"{name} must be a whole number ≥ {smallest}; got {value!r}.")

@@ -56,21 +56,15 @@ def sparsity_loss(codes: Tensor, n_features: int) -> Tensor:
 
 
 def total_loss(
-    scores: Tensor,
-    labels: Tensor,
-    X: Tensor,
-    observed: Tensor,
-    reconstruction: Tensor,
-    codes: Tensor,
+    J0: Tensor,
+    J1: Tensor,
+    J2: Tensor,
     lambda_rec: float,
     lambda_l1: float,
+    label_weight: float = 1.0,
 ) -> Tensor:
-    """Return the mean of J0 + λ1·J1 + λ2·J2 over the samples."""
-    return (
-        classification_loss(scores, labels)
-        + lambda_rec * reconstruction_loss(X, observed, reconstruction)
-        + lambda_l1 * sparsity_loss(codes, X[0].numel())
-    ).mean()
+    """Return J0 + λ1·J1 + λ2·J2 of each sample; `label_weight` is 1 in the paper."""
+    return label_weight * J0 + lambda_rec * J1 + lambda_l1 * J2
 
 
 def lasso_alpha(

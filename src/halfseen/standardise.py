@@ -45,13 +45,22 @@ def observed_centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     deviation per column.
     """
     values = values.astype(np.float64, copy=False)
-    moments = ObservedMoments.of(values)
+    with np.errstate(over="ignore"):
+        moments = ObservedMoments.of(values)
     moments.require_every_feature()
     centre = moments.mean
     if values.ndim > 2 or _same_range(values):
         scale = np.full_like(centre, moments.root_mean_square())
     else:
-        scale = np.sqrt(np.nanmean(np.square(values - centre), axis=0))
+        with np.errstate(over="ignore"):
+            scale = np.sqrt(np.nanmean(np.square(values - centre), axis=0))
+        # Rounding may give a constant column a tiny spread; that is no scale.
+        scale[np.nanmax(values, 0) == np.nanmin(values, 0)] = 0.0
+    if not np.isfinite(scale).all():
+        raise ValueError(
+            f"X has values up to {np.nanmax(np.abs(values)):g}, whose squares are out of range; "
+            f"rescale it."
+        )
     return centre, np.where(scale > 0, scale, 1.0)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor
 VERSION = 1
 _KEY = "halfseen"
 _TENSOR = "__tensor__"
+_DAMAGE = (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError)
 
 
 def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
@@ -41,8 +42,10 @@ def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
     content = {"kind": kind, "version": VERSION, "tree": _split(tree, tensors, "")}
     content["checksum"] = _checksum(content, tensors)
     data = save(tensors, {_KEY: json.dumps(content)})
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    path = Path(path).resolve()  # a link stays a link
+    require_folder(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -53,6 +56,13 @@ def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def require_folder(path: str | os.PathLike) -> None:
+    """Refuse a path to write to whose folder is not there."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(folder)!r}; make it first.")
 
 
 def read(path: str | os.PathLike, kind: str) -> dict:
@@ -86,7 +96,7 @@ def read(path: str | os.PathLike, kind: str) -> dict:
         if checksum != _checksum(content, tensors):
             raise ValueError(f"{str(path)!r} was altered or damaged: its checksum is wrong.")
         return _join(content["tree"], tensors)
-    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (*_DAMAGE, SafetensorError) as error:
         raise ValueError(
             f"{str(path)!r} is no file of halfseen, or it is cut off or damaged "
             f"({type(error).__name__}: {error})."
@@ -121,5 +131,5 @@ def _checksum(content: dict, tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -17,7 +17,8 @@ from halfseen.nn import SparseCompletion
 from halfseen.training.trainer import Samples, Trainer, evaluating
 
 _PARTS = ("completion", "network")
-PATIENCE = 10  # epochs without a better validation accuracy
+_LEAST_PATIENCE = 10  # epochs without a better validation accuracy
+_PATIENT_SHARE = 0.25  # of all epochs
 _WRITING_SHARE = 0.05  # of the time may go into checkpoints
 _SAMPLES_AT_ONCE = 1024
 _ADVICE = {
@@ -61,7 +62,8 @@ def run(
     """Train to the end, or go on from a checkpoint to the end; return one record per epoch.
 
     With `validation` the network and dictionary of the best epoch are restored at the end,
-    and training stops when `PATIENCE` epochs brought no better accuracy.
+    and training stops when a quarter of all epochs (and at least ten) brought no better
+    accuracy. Epochs of the warm-up do not count.
 
     Parameters
     ----------
@@ -82,21 +84,24 @@ def run(
         prepare()
     trainer.start()
     last_write, cost = -math.inf, 0.0
-    while len(history) < trainer.n_epochs and not _is_over(history, validation):
+    while not _is_over(history, trainer, validation):
         start = time.perf_counter()
         record = {"epoch": len(history) + 1, **trainer.epoch()}
         _check_finite(record)
         if validation is not None:
             model = trainer.completion, trainer.network
             record["validation_accuracy"] = accuracy(*model, validation)
-            if best is None or record["validation_accuracy"] > _best_accuracy(history):
+            judged = _judged(history, trainer)
+            if len(history) >= trainer.judged_from and record["validation_accuracy"] > max(
+                judged, default=-math.inf
+            ):
                 best = {part: _copied(module) for part, module in zip(_PARTS, model, strict=True)}
         record["seconds"] = time.perf_counter() - start
         history.append(record)
         if report is not None:
             report(record)
         if checkpoint is not None:
-            over = len(history) == trainer.n_epochs or _is_over(history, validation)
+            over = _is_over(history, trainer, validation)
             if over or time.perf_counter() - last_write > cost / _WRITING_SHARE:
                 before = time.perf_counter()
                 _save(checkpoint, trainer, history, best)
@@ -130,15 +135,18 @@ def accuracy(completion: SparseCompletion, network: nn.Module, samples: Samples)
     return (right.sum() / samples.weight.sum()).item()
 
 
-def _is_over(history: list[dict], validation: Samples | None) -> bool:
-    if validation is None or not history:
+def _is_over(history: list[dict], trainer: Trainer, validation: Samples | None) -> bool:
+    if len(history) >= trainer.n_epochs:
+        return True
+    judged = [] if validation is None else _judged(history, trainer)
+    if not judged:
         return False
-    accuracies = [record["validation_accuracy"] for record in history]
-    return len(history) - 1 - accuracies.index(max(accuracies)) >= PATIENCE
+    patience = max(_LEAST_PATIENCE, math.ceil(_PATIENT_SHARE * trainer.n_epochs))
+    return len(judged) - 1 - judged.index(max(judged)) >= patience
 
 
-def _best_accuracy(history: list[dict]) -> float:
-    return max((record["validation_accuracy"] for record in history), default=-math.inf)
+def _judged(history: list[dict], trainer: Trainer) -> list[float]:
+    return [record["validation_accuracy"] for record in history[trainer.judged_from :]]
 
 
 def _check_finite(record: dict) -> None:

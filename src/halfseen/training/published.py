@@ -2,11 +2,15 @@
 
 Steps act on the gradient of the objective's mean over a batch. Network weights move by SGD
 with momentum, dictionary and codes at a fixed rate. A code never crosses zero in a step and
-stays at zero once it is there. An iteration is one pass over the data.
+stays at zero once it is there. An iteration is one pass over the data. With overlapping tiles
+the training sees the averaged reconstruction, while new samples are coded tile by tile; the
+paper has no such tiles.
 """
 
 from __future__ import annotations
 
+import math
+import numbers
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +20,7 @@ from halfseen.objective import (
     classification_loss,
     reconstruction_loss,
     sparsity_loss,
+    total_loss,
 )
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
 from halfseen.tilings import Channels, Whole, put_together
@@ -43,6 +48,13 @@ class Published:
     test_code_rate: float = 0.5
     momentum: float = 0.5
     sequential: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("code_rate", "test_code_rate", "momentum"):
+            value = getattr(self, name)
+            number = isinstance(value, numbers.Real) and math.isfinite(value)
+            if not number or value < 0 or (value == 0 and name != "momentum"):
+                raise ValueError(f"{name} must be a positive number; got {value!r}.")
 
     def test_solver(self, n_features: int, batch_size: int, n_epochs: int, lambda_l1: float):
         """Return Algorithm 2 as a solver: `n_epochs` steps from a random start."""
@@ -120,7 +132,7 @@ class Simultaneous(Trainer):
         J0 = classification_loss(scores, batch.y)
         J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
         J2 = sparsity_loss(codes, batch.X[0].numel())
-        loss = label_weight * J0 + self.plan.lambda_rec * J1 + self.plan.lambda_l1 * J2
+        loss = total_loss(J0, J1, J2, self.plan.lambda_rec, self.plan.lambda_l1, label_weight)
         return Outcome(J0, J1, J2, scores.argmax(1) == batch.y, codes), loss
 
 
@@ -131,6 +143,11 @@ class PublishedSequential(Simultaneous):
     def n_epochs(self) -> int:
         """Iterations of both stages together."""
         return 2 * self.plan.n_epochs
+
+    @property
+    def judged_from(self) -> int:
+        """Epochs after which a validation accuracy counts: the network is being trained."""
+        return self.plan.n_epochs
 
     def step(self, rows: Tensor) -> Outcome:
         """Take lines 4 to 9 (first stage) or line 14 (second) with one batch."""

@@ -56,6 +56,11 @@ class Sequential(Trainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network alone."""
+        if not any(weight.requires_grad for weight in self.network.parameters()):
+            raise ValueError(
+                "the network has no parameters to train, and training='sequential' trains nothing "
+                "else; unfreeze it or take training='task'."
+            )
         return adam(self.network, self.plan.learning_rate)
 
     @torch.no_grad()

@@ -105,6 +105,11 @@ class Trainer(ABC):
         return self.plan.n_epochs
 
     @property
+    def judged_from(self) -> int:
+        """Epochs after which a validation accuracy counts: the warm-up is over."""
+        return math.ceil(_WARM_UP * self.n_epochs)
+
+    @property
     def n_batches(self) -> int:
         """Batches of an epoch."""
         return math.ceil(len(self.samples) / self.plan.batch_size)
@@ -126,11 +131,11 @@ class Trainer(ABC):
         order = torch.randperm(
             len(self.samples), generator=self.generator, device=self.generator.device
         )
-        total: Tensor | float = 0.0
+        total = self.samples.weight.new_zeros(5)
         for rows in order.tensor_split(self.n_batches):
             outcome = self.step(rows)
             self.n_steps += 1
-            total = total + _sums(outcome, self.samples.weight[rows])
+            total += _sums(outcome, self.samples.weight[rows])
         mean = (total / len(self.samples)).tolist()
         return dict(zip(("J0", "J1", "J2", "nonzero", "accuracy"), mean, strict=True))
 
