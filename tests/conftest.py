@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+import torch
+
+torch.set_num_threads(1)  # the problems are small: threads would spend their time waiting
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ def test_a_network_of_ones_own(iris):
 
 def test_works_inside_scikit_learn(blobs):
     X, y = blobs
-    clf = SparseCodingClassifier(n_epochs=50, random_state=0)
+    clf = SparseCodingClassifier(n_epochs=50, training="joint", random_state=0)
     pipeline = make_pipeline(StandardScaler(), clf)
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.75
     search = GridSearchCV(clf, {"network": ["logistic", "mlp"]}, cv=2)

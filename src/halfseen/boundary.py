@@ -82,12 +82,10 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     """Return the samples given to an estimator as a float array, checked; NaN is a hole."""
     from sklearn.utils.validation import check_array
 
-    if 0 in np.shape(X)[2:]:
-        raise ValueError(f"X has samples without features: its shape is {np.shape(X)}.")
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
-    return check_array(
+    values = check_array(
         without_mask(X),
         dtype=[np.float64, np.float32],
         allow_nd=True,
@@ -95,6 +93,9 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
         estimator=estimator,
         input_name="X",
     )
+    if 0 in values.shape[1:]:
+        raise ValueError(f"X has samples without features: its shape is {values.shape}.")
+    return values
 
 
 def check_squares(values: Tensor, name: str) -> None:
