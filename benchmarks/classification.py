@@ -17,11 +17,9 @@ One row per fit goes to a file; rows that are there already are skipped.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the jobs share the cores
@@ -29,6 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the jobs share the cores
 import numpy as np
 import pandas as pd
 import torch
+from cells import run_cells
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -180,23 +179,9 @@ def main() -> None:
     parser.add_argument("--only", help="one data set")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
-    rows = []
-    if arguments.rows.exists():
-        rows = [json.loads(line) for line in arguments.rows.read_text().splitlines()]
-    todo = cells(arguments.tables)
-    done = {tuple(row[key] for key in todo[0]) for row in rows}
-    todo = [
-        cell
-        for cell in todo
-        if tuple(cell.values()) not in done and arguments.only in (None, cell["data"])
-    ]
-    with ProcessPoolExecutor(arguments.jobs) as pool, arguments.rows.open("a") as file:
-        for future in as_completed(
-            [pool.submit(fit_cell, cell, arguments.tables) for cell in todo]
-        ):
-            rows.append(future.result())
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
+    only = arguments.only
+    chosen = [cell for cell in cells(arguments.tables) if only in (None, cell["data"])]
+    rows = run_cells(chosen, fit_cell, arguments.rows, arguments.jobs, arguments.tables)
     print(summary(rows))
 
 

@@ -10,9 +10,7 @@ One row per fit goes to a file; rows that are there already are skipped.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the jobs share the cores
@@ -20,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the jobs share the cores
 import numpy as np
 import pandas as pd
 import torch
+from cells import run_cells
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
@@ -109,18 +108,7 @@ def main() -> None:
         for name in names
         for network in ("logistic", "mlp")
     ]
-    rows = []
-    if arguments.rows.exists():
-        rows = [json.loads(line) for line in arguments.rows.read_text().splitlines()]
-    done = {tuple(row[key] for key in cells[0]) for row in rows}
-    cells = [cell for cell in cells if tuple(cell.values()) not in done]
-    with ProcessPoolExecutor(arguments.jobs) as pool, arguments.rows.open("a") as file:
-        for future in as_completed(
-            [pool.submit(fit_cell, cell, arguments.tables) for cell in cells]
-        ):
-            rows.append(future.result())
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
+    rows = run_cells(cells, fit_cell, arguments.rows, arguments.jobs, arguments.tables)
     print(summary(rows))
 
 

@@ -98,6 +98,18 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     return values
 
 
+def checked_codes(codes: Any, n_tiles: int, n_atoms: int, method: str) -> Tensor:
+    """Return codes that `method` gave out as a tensor of shape (n_samples, n_tiles, n_atoms)."""
+    given = finite_floats(codes, "codes")
+    expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
+    if given.shape[1:] != expected:
+        raise ValueError(
+            f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; got "
+            f"{tuple(given.shape)}. Pass what {method}() returned."
+        )
+    return given.reshape(len(given), n_tiles, n_atoms)
+
+
 def check_squares(values: Tensor, name: str) -> None:
     """Refuse rows so large or so small that their squared norm leaves the range of the dtype."""
     squares = values.square().sum(1)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen import classifier_file
-from halfseen.boundary import check_finite, checked_samples, choose_device, finite_floats
+from halfseen.boundary import check_finite, checked_codes, checked_samples, choose_device
 from halfseen.fitting import Fitted, Model, fit_classifier
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
@@ -242,21 +242,12 @@ class SparseCodingClassifier(
             As `transform` returns them.
         """
         check_is_fitted(self)
-        given = finite_floats(codes, "codes")
-        completion = self._module().completion
-        n_tiles, n_atoms = len(completion.layout), len(completion.atoms)
-        expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
-        if given.shape[1:] != expected:
-            raise ValueError(
-                f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; "
-                f"got {tuple(given.shape)}. Pass what transform() returned."
-            )
+        module = self._module()
+        completion = module.completion
+        given = checked_codes(codes, len(completion.layout), len(completion.atoms), "transform")
         with torch.no_grad():
-            result = completion.reconstruct(
-                given.reshape(len(given), n_tiles, n_atoms).to(completion.atoms)
-            )
-            result = self._module().standardise.inverse(result)
-        return result.cpu().numpy()
+            result = completion.reconstruct(given.to(completion.atoms))
+            return module.standardise.inverse(result).cpu().numpy()
 
     def impute(self, X) -> np.ndarray:
         """Return completed samples: observed values as they are, holes filled."""

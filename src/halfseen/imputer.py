@@ -15,9 +15,9 @@ from torch import Tensor
 
 from halfseen.boundary import (
     check_squares,
+    checked_codes,
     checked_samples,
     choose_device,
-    finite_floats,
     seed_from,
     tensors_with_holes,
 )
@@ -218,15 +218,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         reconstruction : ndarray of shape (n_samples, *sample_shape)
         """
         check_is_fitted(self, "components_")
-        codes = finite_floats(codes, "codes")
-        n_tiles, n_atoms = len(self._checked_layout(self.mean_.shape)), len(self.components_)
-        expected = (n_atoms,) if n_tiles == 1 else (n_tiles, n_atoms)
-        if codes.shape[1:] != expected:
-            raise ValueError(
-                f"codes of shape (n_samples, {', '.join(map(str, expected))}) were expected; "
-                f"got {tuple(codes.shape)}. Pass what encode() returned."
-            )
-        return self._reconstruct(codes.reshape(len(codes), n_tiles, n_atoms))
+        n_tiles = len(self._checked_layout(self.mean_.shape))
+        return self._reconstruct(checked_codes(codes, n_tiles, len(self.components_), "encode"))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
