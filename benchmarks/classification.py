@@ -2,11 +2,12 @@
 
     python benchmarks/classification.py ROWS.jsonl [--tables DIR] [--only digits] [--jobs 2]
 
-- digits: half of the pixels hidden, in training and test. The test part has never been used to
-  choose anything; seeds draw the holes and everything random in training. Every imputer feeds
-  the same network, trained by the same optimiser and schedule, once to the end and once stopped
-  early by validation; logistic regression also by scikit-learn with its strength chosen by
-  cross-validation. The best of these counts for the imputer.
+- digits: half of the pixels hidden, in training and test. The test part is not the one that
+  `defaults.py` compares settings on; seeds draw the holes and everything random in training.
+  Every imputer feeds the same network, trained by the same optimiser and schedule,
+  once to the end and once stopped early by validation; logistic regression also
+  by scikit-learn with its strength chosen by cross-validation. The best of these
+  counts for the imputer.
 - planted (paper, section 4): 10,000 + 1,000 sums of 4 of 200 random atoms in 100 dimensions,
   classes by a random hyperplane; half of the training entries hidden, tested complete.
 - tables: 5-fold cross-validation, twice, on tables as they are.
