@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 
 from halfseen import Patches, SparseCodingClassifier, published_settings
 from halfseen.boundary import choose_device
-from halfseen.fitting import set_up
+from halfseen.sparse_fitting import set_up
 from halfseen.training.loop import scores_of
 
 MISSING = {"digits": 0.5, "mnist": 0.75}
@@ -130,9 +130,7 @@ def look(setup, images, y: np.ndarray, device, experiment: str) -> dict[str, flo
                 scores = torch.cat([module.network(part) for part in X.split(1000)])
             else:
                 observed = ~X.isnan()
-                scores = scores_of(
-                    module.completion, module.network, torch.where(observed, X, 0), observed
-                )
+                scores = scores_of(setup.trainer, torch.where(observed, X, 0), observed)
         result[f"accuracy_{kind}"] = (scores.argmax(1) == labels).double().mean().item()
     return result
 

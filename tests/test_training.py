@@ -8,10 +8,11 @@ from torch import nn
 from halfseen import Published, SparseCodingClassifier, Whole, published_settings
 from halfseen.coding import MaskedLasso
 from halfseen.nn import SparseCompletion
+from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
 from halfseen.training.published import PublishedSequential, Simultaneous
 from halfseen.training.task import Sequential, TaskDriven
-from halfseen.training.trainer import Plan, Samples, evaluating, one_cycle
+from halfseen.training.trainer import Samples, evaluating, one_cycle
 
 N_SAMPLES, N_FEATURES, N_ATOMS, N_CLASSES = 6, 5, 8, 3
 LAMBDA_REC, LAMBDA_L1 = 0.7, 1.3
@@ -41,7 +42,7 @@ def make_trainer(way, output="reconstruction", n_epochs=10, batch_size=N_SAMPLES
     ).double()
     completion.normalise_atoms()  # to norm 1 in float64
     network = nn.Linear(N_FEATURES, N_CLASSES).double()
-    plan = Plan(n_epochs, batch_size, 0.1, LAMBDA_REC, LAMBDA_L1, **settings)
+    plan = CodingPlan(n_epochs, batch_size, 0.1, LAMBDA_REC, LAMBDA_L1, **settings)
     generator = torch.Generator().manual_seed(0)
     return way(completion, network, samples, plan, generator, **rates)
 
@@ -264,16 +265,16 @@ def test_hidden_entries_do_not_reach_the_code_but_count_in_the_error(monkeypatch
     trainer = make_trainer(TaskDriven, hide=0.25)
     monkeypatch.setattr(trainer, "_kept", torch.zeros_like)
     outcome = trainer.step(torch.arange(N_SAMPLES))
-    assert (outcome.codes == 0).all()
+    assert (outcome["nonzero"] == 0).all()
     X, observed = trainer.samples.X, trainer.samples.observed
     whole = observed.double().mean(1) * (X * observed).square().sum(1)
-    torch.testing.assert_close(outcome.J1, whole)
+    torch.testing.assert_close(outcome["J1"], whole)
 
 
 def test_batch_normalisation_does_not_learn_or_mix_in_code_steps():
     network = nn.Sequential(nn.Linear(N_FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
     trainer = make_trainer(Joint, label_weight=1.0)
-    trainer.network = network.train()
+    trainer.modules["network"] = network.train()
     batch = trainer.samples
     problem = trainer.completion.problem(
         batch.X, batch.observed, trainer.completion.dictionary.detach()

@@ -8,31 +8,23 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen import classifier_file
-from halfseen.boundary import check_finite, checked_codes, checked_samples, choose_device
-from halfseen.fitting import Fitted, Model, fit_classifier
+from halfseen.boundary import check_finite, checked_codes, choose_device
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
+from halfseen.scoring import ScoringClassifier
+from halfseen.sparse_fitting import Fitted, Model, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
 
 _ENTRIES_AT_ONCE = 2**25  # of samples and codes that are in work together, in prediction
 
 
-class SparseCodingClassifier(
-    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator
-):
+class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScoringClassifier):
     """Classify samples with holes by a network, a dictionary and sparse codes learned together.
 
     Nothing is filled in before learning. A sample is approximated on its observed features by
@@ -182,43 +174,11 @@ class SparseCodingClassifier(
         -------
         self
         """
-        values = checked_samples(X, self)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(values, y)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+        values, labels, classes = self._checked_training(X, y)
         fitted = fit_classifier(self, values, labels, classes, sample_weight, checkpoint)
         # All of it at the end, so that a failure leaves nothing behind.
-        validate_data(self, X, reset=True, skip_check_array=True)
-        self.classes_ = classes
+        self._remember(X, classes)
         return self._adopt(fitted)
-
-    def decision_function(self, X) -> np.ndarray:
-        """Return scores: log-probabilities up to a constant per sample.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-            For two classes the difference: positive for ``classes_[1]``.
-        """
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Return the probability of each class, shape (n_samples, n_classes)."""
-        scores = self._scores(X)
-        odds = np.exp(scores - scores.max(1, keepdims=True))
-        return odds / odds.sum(1, keepdims=True)
-
-    def predict(self, X) -> np.ndarray:
-        """Return the most probable class of each sample, shape (n_samples,)."""
-        best = self._scores(X).argmax(1)
-        return self.classes_[best]
 
     def transform(self, X) -> np.ndarray:
         """Return the sparse codes of samples.
@@ -283,7 +243,6 @@ class SparseCodingClassifier(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -304,23 +263,14 @@ class SparseCodingClassifier(
         self.n_iter_ = len(fitted.history)
         return self
 
-    def _checked_new(self, X) -> np.ndarray:
-        check_is_fitted(self)
-        values = checked_samples(X, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        expected = self.module_.completion.sample_shape
-        if values.shape[1:] != expected:
-            raise ValueError(
-                f"samples of shape {expected} were learned; got samples of shape "
-                f"{values.shape[1:]}."
-            )
-        return values
+    @property
+    def _sample_shape(self) -> tuple[int, ...]:
+        return self.module_.completion.sample_shape
 
     def _module(self) -> Model:
         return self.module_.to(choose_device(self.device)).eval()
 
-    def _scores(self, X) -> np.ndarray:
-        values = self._checked_new(X)
+    def _scores(self, values: np.ndarray) -> np.ndarray:
         module = self._module()
         parts = []
         for _, completion in self._completions(values):

@@ -10,7 +10,7 @@ import torch
 
 from halfseen import storage
 from halfseen.boundary import plain
-from halfseen.fitting import Fitted, make_module
+from halfseen.sparse_fitting import Fitted, make_module
 from halfseen.tilings import Channels, Patches, Tiling, Whole
 from halfseen.training.published import Published
 

@@ -1,43 +1,20 @@
-"""From checked arrays and the parameters of a `SparseCodingClassifier` to a trained model."""
+"""What fitting a network classifier takes, whatever stands before the network.
+
+Settings are estimators; only the parameters that all of them have are read here: `network`,
+`n_epochs`, `batch_size`, `learning_rate`, `validation_fraction`.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import math
 import numbers
-import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
-from torch import nn
 
-from halfseen import storage
-from halfseen.boundary import (
-    choose_device,
-    merge_equal_rows,
-    plain,
-    seed_from,
-    tensors_with_holes,
-)
-from halfseen.networks import make_network
-from halfseen.nn import OUTPUTS, SparseCompletion
-from halfseen.progress import live_line
-from halfseen.standardise import Standardise, observed_centre_and_scale
-from halfseen.tilings import Tiling, Whole
-from halfseen.training.joint import Joint
-from halfseen.training.loop import Checkpoint, run, saved_seed
-from halfseen.training.published import Published, PublishedSequential, Simultaneous
-from halfseen.training.task import Sequential, TaskDriven
-from halfseen.training.trainer import Plan, Samples, Trainer
-
-_TRAININGS = ("task", "joint", "sequential", "published")
 # Networks draw their first weights and dropout from torch's global generator, which is lent to
 # one training at a time and then put back as it was.
 _one_at_a_time = threading.Lock()
@@ -45,44 +22,9 @@ _LEAST_STEPS = 600
 _LEAST_EPOCHS = 10
 
 
-class Model(nn.Sequential):
-    """A tensor with NaN in, scores out: the three parts of a classifier, one after the other."""
-
-    standardise: Standardise
-    completion: SparseCompletion
-    network: nn.Module
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What training leaves behind."""
-
-    module: Model
-    history: list[dict]
-
-
-def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint) -> Fitted:
-    """Train a model.
-
-    Parameters
-    ----------
-    settings : SparseCodingClassifier
-        Only its parameters are read.
-    values : ndarray of shape (n_samples, *sample_shape)
-        NaN in the holes.
-    labels : ndarray of shape (n_samples,)
-        Places of the labels in `classes`.
-    classes : ndarray of shape (n_classes,)
-    sample_weight : array of shape (n_samples,) or None
-    checkpoint : path or None
-    """
-    check_settings(settings)
-    weight = _weights(settings, values, labels, classes, sample_weight)
-    values, labels, weight = merge_equal_rows(values, labels, weight)
-    device = choose_device(settings.device)
-    seed = _seed(settings, checkpoint)
-    if checkpoint is not None:
-        storage.require_folder(checkpoint)
+@contextlib.contextmanager
+def training_mode(seed: int, device: torch.device) -> Iterator[None]:
+    """Lend torch's global generator, freshly seeded, to one training; gradients are on."""
     with (
         _one_at_a_time,
         torch.inference_mode(False),
@@ -90,154 +32,40 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
         torch.random.fork_rng([device] if device.type == "cuda" else []),
     ):
         torch.manual_seed(seed)
-        setup = set_up(settings, values, labels, weight, len(classes), device, seed)
-        with live_line(settings.verbose, setup.trainer.n_epochs) as report:
-            history = run(
-                setup.trainer,
-                validation=setup.validation,
-                checkpoint=_checkpoint(settings, checkpoint, seed, setup),
-                prepare=setup.prepare,
-                report=report,
-            )
-    return Fitted(setup.module.eval(), history)
+        yield
 
 
-@dataclass(frozen=True)
-class Setup:
-    """A training that is ready to run: `prepare` first, then the trainer's epochs."""
-
-    module: Model
-    trainer: Trainer
-    validation: Samples | None
-    prepare: Callable[[], object]
+def require(settings, name: str, ok: bool, expected: str) -> None:
+    """Refuse the value of a parameter."""
+    if not ok:
+        raise ValueError(f"{name} must be {expected}; got {getattr(settings, name)!r}.")
 
 
-def set_up(settings, values, labels, weight, n_classes, device, seed) -> Setup:
-    """Put together model, samples and trainer; see `fit_classifier` for the parameters."""
-    kept, held_out = _split(settings.validation_fraction, labels, seed)
-    module = _module_for(settings, values, len(kept), n_classes, device)
-    scaled = module.standardise(torch.from_numpy(values).to(module.standardise.centre))
-    X, observed = tensors_with_holes(scaled)
-    samples = Samples(
-        X,
-        observed,
-        torch.from_numpy(labels).to(device),
-        torch.from_numpy(weight / weight[kept].mean()).to(X),
-    )
-    generator = torch.Generator(device).manual_seed(seed)
-    trainer = _make_trainer(settings, module, samples.rows(kept), generator)
-
-    def prepare() -> None:
-        # The first dictionary comes from all samples: it sees no labels.
-        if settings.training in ("task", "sequential"):
-            module.completion.learn(scaled, random_state=seed)
-
-    return Setup(module, trainer, samples.rows(held_out) if len(held_out) else None, prepare)
+def is_number(value) -> bool:
+    """Say whether a value is a finite real number."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and math.isfinite(value)
 
 
-def check_settings(settings) -> None:
-    """Refuse parameters that make no sense, before any work is done."""
+def is_whole(value, least: int = 1) -> bool:
+    """Say whether a value is a whole number of some size."""
+    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return integer and int(value) >= least
 
-    def require(ok: bool, name: str, expected: str) -> None:
-        if not ok:
-            raise ValueError(f"{name} must be {expected}; got {getattr(settings, name)!r}.")
 
-    def number(value) -> bool:
-        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        return real and math.isfinite(value)
-
-    def whole(value) -> bool:
-        integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return integer and int(value) >= 1
-
-    for name in ("n_atoms", "n_epochs"):
-        value = getattr(settings, name)
-        require(value is None or whole(value), name, "a whole number ≥ 1 or None")
-    require(whole(settings.batch_size), "batch_size", "a whole number ≥ 1")
-    require(number(settings.lambda_rec) and settings.lambda_rec > 0, "lambda_rec", "positive")
-    for name in ("lambda_l1", "learning_rate"):
-        value = getattr(settings, name)
-        require(value is None or (number(value) and value > 0), name, "positive or None")
-    require(number(settings.label_weight) and settings.label_weight >= 0, "label_weight", "≥ 0")
-    require(number(settings.hide) and 0 <= settings.hide <= 0.5, "hide", "from 0 to 0.5")
+def check_training_settings(settings) -> None:
+    """Refuse parameters of training that make no sense, before any work is done."""
+    n_epochs, rate = settings.n_epochs, settings.learning_rate
     share = settings.validation_fraction
-    require(
-        share is None or (number(share) and 0 < share < 1),
-        "validation_fraction",
-        "between 0 and 1, or None",
-    )
-    require(
-        settings.tiling is None or isinstance(settings.tiling, Tiling),
-        "tiling",
-        "None or a tiling such as Whole() or Patches(8, 4)",
-    )
-    require(
-        isinstance(settings.training, Published) or settings.training in _TRAININGS,
-        "training",
-        f"one of {', '.join(map(repr, _TRAININGS))} or a Published",
-    )
-    require(settings.network_input in OUTPUTS, "network_input", " or ".join(map(repr, OUTPUTS)))
+    require(settings, "n_epochs", n_epochs is None or is_whole(n_epochs), _WHOLE_OR_NONE)
+    require(settings, "batch_size", is_whole(settings.batch_size), "a whole number ≥ 1")
+    positive = rate is None or (is_number(rate) and rate > 0)
+    require(settings, "learning_rate", positive, "positive or None")
+    between = share is None or (is_number(share) and 0 < share < 1)
+    require(settings, "validation_fraction", between, "between 0 and 1, or None")
 
 
-def published(settings) -> Published | None:
-    """Return the paper's rates if the paper's algorithms are asked for."""
-    if isinstance(settings.training, Published):
-        return settings.training
-    return Published() if settings.training == "published" else None
-
-
-def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, device) -> Model:
-    """Return standardisation, completion and network as one module, untrained."""
-    tiling = Whole() if settings.tiling is None else settings.tiling
-    n_tile_features = tiling.layout(sample_shape).shape[1]
-    rates = published(settings)
-    completion = SparseCompletion(
-        tiling,
-        settings.n_atoms or n_tile_features,
-        sample_shape,
-        lambda_rec=settings.lambda_rec,
-        lambda_l1=lambda_l1,
-        output=settings.network_input,
-        dtype=dtype,
-    )
-    if rates is not None:
-        completion.tol = 0.0
-        completion.solver = rates.test_solver(
-            math.prod(sample_shape), settings.batch_size, n_epochs, lambda_l1
-        )
-    network = make_network(settings.network, sample_shape, n_classes)
-    blank = np.zeros(sample_shape), np.ones(sample_shape)
-    parts = {"standardise": Standardise(*blank), "completion": completion, "network": network}
-    return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
-
-
-def _module_for(
-    settings, values: np.ndarray, n_kept: int, n_classes: int, device: torch.device
-) -> Model:
-    """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    centre, scale = observed_centre_and_scale(values)
-    rms = 1.0
-    if published(settings) is not None:  # the paper works on the values as they are
-        rms = float(np.sqrt(np.nanmean(np.square(values, dtype=np.float64)))) or 1.0
-        centre, scale = np.zeros_like(centre), np.ones_like(scale)
-    lambda_l1 = settings.lambda_l1
-    if lambda_l1 is None:
-        mean_observed = max(1.0, (~np.isnan(values)).sum() / len(values))
-        lambda_l1 = float(settings.lambda_rec * rms * mean_observed)  # alpha = rms / 2 there
-    # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
-    double = values.dtype == np.float64 and device.type == "cpu"
-    module = make_module(
-        settings,
-        values.shape[1:],
-        n_classes,
-        lambda_l1,
-        epochs(settings, n_kept),
-        torch.float64 if double else torch.float32,
-        device,
-    )
-    module.standardise.centre.copy_(torch.from_numpy(centre))
-    module.standardise.scale.copy_(torch.from_numpy(scale))
-    return module
+_WHOLE_OR_NONE = "a whole number ≥ 1 or None"
 
 
 def epochs(settings, n_samples: int) -> int:
@@ -248,37 +76,14 @@ def epochs(settings, n_samples: int) -> int:
     return max(_LEAST_EPOCHS, math.ceil(_LEAST_STEPS / n_batches))
 
 
-def _make_trainer(settings, module, samples: Samples, generator: torch.Generator) -> Trainer:
-    rate = settings.learning_rate
-    if rate is None:
-        rate = 0.01 if settings.network in ("logistic", "mlp") else 0.002
-    plan = Plan(
-        n_epochs=epochs(settings, len(samples)),
-        batch_size=settings.batch_size,
-        learning_rate=rate,
-        lambda_rec=settings.lambda_rec,
-        lambda_l1=module.completion.lambda_l1,
-        label_weight=settings.label_weight,
-        hide=settings.hide,
-    )
-    parts = module.completion, module.network, samples, plan, generator
-    rates = published(settings)
-    if rates is not None:
-        return (PublishedSequential if rates.sequential else Simultaneous)(*parts, rates=rates)
-    return {"task": TaskDriven, "joint": Joint, "sequential": Sequential}[settings.training](*parts)
+def learning_rate(settings) -> float:
+    """Return the learning rate of the network, also when it is left to us."""
+    if settings.learning_rate is not None:
+        return settings.learning_rate
+    return 0.01 if settings.network in ("logistic", "mlp") else 0.002
 
 
-def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
-    weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
-    weight = weight / max(weight.max(), np.finfo(float).tiny)  # sums stay finite
-    if settings.class_weight is not None:
-        weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
-    if not weight.sum() > 0:
-        raise ValueError("sample_weight and class_weight leave no sample with a positive weight.")
-    return weight
-
-
-def _split(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:
+def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:
     """Return which rows to learn from and which to validate with, class by class."""
     if fraction is None:
         everything = torch.arange(len(labels))
@@ -294,30 +99,3 @@ def _split(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:
             f"{'learn from' if held_out.all() else 'validate with'}."
         )
     return torch.from_numpy(np.flatnonzero(~held_out)), torch.from_numpy(np.flatnonzero(held_out))
-
-
-def _seed(settings, checkpoint: str | os.PathLike | None) -> int:
-    """Return the seed; a training that goes on and was not given one keeps its own."""
-    fixed = isinstance(settings.random_state, numbers.Integral)
-    if checkpoint is not None and not fixed and Path(checkpoint).exists():
-        return saved_seed(checkpoint)
-    return seed_from(settings.random_state)
-
-
-def _checkpoint(settings, path, seed: int, setup: Setup) -> Checkpoint | None:
-    if path is None:
-        return None
-    parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
-    for name in ("network", "device", "random_state", "verbose"):
-        del parameters[name]
-    samples = setup.trainer.samples
-    digest = hashlib.sha256(
-        repr((sorted(parameters.items()), seed, samples.X.device.type)).encode()
-    )
-    # A network is what it is made of and what it starts from; code has no name that lasts.
-    digest.update(repr(setup.module.network).encode())
-    tensors = [*setup.module.network.state_dict().values(), samples.X, samples.observed]
-    for tensor in (*tensors, samples.y, samples.weight):
-        digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return Checkpoint(path, digest.hexdigest(), seed)

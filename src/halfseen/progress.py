@@ -50,10 +50,10 @@ def live_line(verbose: int, n_epochs: int) -> Iterator[Callable[[dict], None] | 
 
 def describe(record: dict) -> str:
     """Return a record as a line: losses, share of non-zero codes, accuracies."""
-    text = (
-        f"J0 {record['J0']:.3f}  J1 {record['J1']:.3g}  J2 {record['J2']:.3g}  "
-        f"non-zero {record['nonzero']:.0%}  accuracy {record['accuracy']:.3f}"
-    )
+    text = f"J0 {record['J0']:.3f}  "
+    if "J1" in record:
+        text += f"J1 {record['J1']:.3g}  J2 {record['J2']:.3g}  non-zero {record['nonzero']:.0%}  "
+    text += f"accuracy {record['accuracy']:.3f}"
     if "validation_accuracy" in record:
         text += f"  validation {record['validation_accuracy']:.3f}"
     return text

@@ -17,7 +17,8 @@ from torch import Tensor
 from halfseen.coding import MaskedLasso
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
-from halfseen.training.trainer import Outcome, Samples, Trainer, adam, evaluating
+from halfseen.training.completing import CodingTrainer, adam_with_atoms, outcome
+from halfseen.training.trainer import Samples, evaluating
 
 _CODE_STEPS = 8
 _FIRST_L1 = 6.0  # in units of lambda_l1
@@ -26,7 +27,7 @@ _POWER_STEPS = 4  # a step of training; the vector is kept, so they add up
 _MARGIN = 1.05
 
 
-class Joint(Trainer):
+class Joint(CodingTrainer):
     """Codes, dictionary and network in turns; `label_weight` is the share of J0 in the codes."""
 
     def __init__(self, *args, **kwargs) -> None:
@@ -39,9 +40,9 @@ class Joint(Trainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
-        return adam(self.network, self.plan.learning_rate, self.completion.atoms)
+        return adam_with_atoms(self.network, self.plan.learning_rate, self.completion.atoms)
 
-    def step(self, rows: Tensor) -> Outcome:
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Move the codes of a batch, then dictionary and network."""
         batch = self.samples.rows(rows)
         self.codes[rows] = codes = self._code_steps(rows, batch)
@@ -52,7 +53,7 @@ class Joint(Trainer):
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
         self.completion.normalise_atoms()
         J2 = sparsity_loss(codes, batch.X[0].numel())
-        return Outcome(J0, J1, J2, scores.argmax(1) == batch.y, codes)
+        return outcome(J0, J1, J2, codes, scores, batch.y)
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from halfseen import storage
-from halfseen.nn import SparseCompletion
 from halfseen.training.trainer import Samples, Trainer, evaluating
 
-_PARTS = ("completion", "network")
 _LEAST_PATIENCE = 10  # epochs without a better validation accuracy
 _PATIENT_SHARE = 0.25  # of all epochs
 _WRITING_SHARE = 0.05  # of the time may go into checkpoints
@@ -89,13 +87,12 @@ def run(
         record = {"epoch": len(history) + 1, **trainer.epoch()}
         _check_finite(record)
         if validation is not None:
-            model = trainer.completion, trainer.network
-            record["validation_accuracy"] = accuracy(*model, validation)
+            record["validation_accuracy"] = accuracy(trainer, validation)
             judged = _judged(history, trainer)
             if len(history) >= trainer.judged_from and record["validation_accuracy"] > max(
                 judged, default=-math.inf
             ):
-                best = {part: _copied(module) for part, module in zip(_PARTS, model, strict=True)}
+                best = {name: _copied(module) for name, module in trainer.modules.items()}
         record["seconds"] = time.perf_counter() - start
         history.append(record)
         if report is not None:
@@ -108,29 +105,22 @@ def run(
                 last_write = time.perf_counter()
                 cost = last_write - before
     if best is not None:
-        trainer.completion.load_state_dict(best["completion"])
-        trainer.network.load_state_dict(best["network"])
+        for name, module in trainer.modules.items():
+            module.load_state_dict(best[name])
     return history
 
 
 @torch.no_grad()
-def scores_of(
-    completion: SparseCompletion, network: nn.Module, X: Tensor, observed: Tensor
-) -> Tensor:
-    """Return the scores of samples, each coded without labels and on its own."""
-    with evaluating(network):
-        parts = [
-            network(getattr(completion.complete(x, seen), completion.output))
-            for x, seen in zip(
-                X.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True
-            )
-        ]
-    return torch.cat(parts)
+def scores_of(trainer: Trainer, X: Tensor, observed: Tensor) -> Tensor:
+    """Return the scores of new samples, each on its own; shape (n_samples, n_classes)."""
+    parts = zip(X.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True)
+    with evaluating(trainer.network):
+        return torch.cat([trainer.scores(*part) for part in parts])
 
 
-def accuracy(completion: SparseCompletion, network: nn.Module, samples: Samples) -> float:
+def accuracy(trainer: Trainer, samples: Samples) -> float:
     """Return the weighted share of samples that are classified rightly."""
-    scores = scores_of(completion, network, samples.X, samples.observed)
+    scores = scores_of(trainer, samples.X, samples.observed)
     right = (scores.argmax(1) == samples.y) * samples.weight
     return (right.sum() / samples.weight.sum()).item()
 
@@ -151,7 +141,7 @@ def _judged(history: list[dict], trainer: Trainer) -> list[float]:
 
 def _check_finite(record: dict) -> None:
     for term, advice in _ADVICE.items():
-        if not math.isfinite(record[term]):
+        if not math.isfinite(record.get(term, 0.0)):
             raise ValueError(
                 f"training stopped in epoch {record['epoch']}: {term} became {record[term]}. "
                 f"What may help: {advice}."

@@ -24,7 +24,8 @@ from halfseen.objective import (
 )
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
 from halfseen.tilings import Channels, Whole, put_together
-from halfseen.training.trainer import Outcome, Samples, Trainer, evaluating
+from halfseen.training.completing import CodingTrainer, outcome
+from halfseen.training.trainer import Samples, evaluating
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Published:
         return SubGradient(shrinkage=shrinkage, n_steps=n_epochs)
 
 
-class Simultaneous(Trainer):
+class Simultaneous(CodingTrainer):
     """Algorithm 1: {Θ, D} with the codes fixed, then the codes with {Θ, D} fixed."""
 
     def __init__(self, *args, rates: Published, **kwargs) -> None:
@@ -84,12 +85,12 @@ class Simultaneous(Trainer):
         atoms = {"params": [self.completion.atoms], "lr": self.rates.code_rate}
         return torch.optim.SGD([weights, atoms])
 
-    def step(self, rows: Tensor) -> Outcome:
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Take lines 3 to 12 of Algorithm 1 with one batch."""
         batch, codes = self.samples.rows(rows), self.codes[rows]
-        outcome = self._update_weights(rows, batch, codes)
+        report = self._update_weights(rows, batch, codes)
         self._update_codes(rows, batch, codes, self.plan.label_weight)
-        return outcome
+        return report
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""
@@ -100,10 +101,10 @@ class Simultaneous(Trainer):
         super().load_state(state)
         self.codes.copy_(state["codes"])
 
-    def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> Outcome:
-        outcome, loss = self._losses(batch, codes)
+    def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> dict[str, Tensor]:
+        report, loss = self._losses(batch, codes)
         self._descend_at_fixed_rates(self.weighted_mean(loss, rows))
-        return outcome
+        return report
 
     def _descend_at_fixed_rates(self, loss: Tensor, frozen: Tensor | None = None) -> None:
         self.optimiser.zero_grad(set_to_none=True)
@@ -123,7 +124,7 @@ class Simultaneous(Trainer):
 
     def _losses(
         self, batch: Samples, codes: Tensor, label_weight: float = 1.0
-    ) -> tuple[Outcome, Tensor]:
+    ) -> tuple[dict[str, Tensor], Tensor]:
         """Return the terms of the objective, and their sum with J0 at some weight."""
         # The atoms have norm 1 here; the gradient is that of the atoms as they stand.
         tiles = codes @ self.completion.atoms
@@ -133,7 +134,7 @@ class Simultaneous(Trainer):
         J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
         J2 = sparsity_loss(codes, batch.X[0].numel())
         loss = total_loss(J0, J1, J2, self.plan.lambda_rec, self.plan.lambda_l1, label_weight)
-        return Outcome(J0, J1, J2, scores.argmax(1) == batch.y, codes), loss
+        return outcome(J0, J1, J2, codes, scores, batch.y), loss
 
 
 class PublishedSequential(Simultaneous):
@@ -149,20 +150,20 @@ class PublishedSequential(Simultaneous):
         """Epochs after which a validation accuracy counts: the network is being trained."""
         return self.plan.n_epochs
 
-    def step(self, rows: Tensor) -> Outcome:
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Take lines 4 to 9 (first stage) or line 14 (second) with one batch."""
         batch, codes = self.samples.rows(rows), self.codes[rows]
         if self.n_steps >= self.plan.n_epochs * self.n_batches:
-            outcome, _ = self._losses(batch, codes)
+            report, _ = self._losses(batch, codes)
             self._descend_at_fixed_rates(
-                self.weighted_mean(outcome.J0, rows), frozen=self.completion.atoms
+                self.weighted_mean(report["J0"], rows), frozen=self.completion.atoms
             )
-            return outcome
+            return report
         with evaluating(self.network):
-            outcome, _ = self._losses(batch, codes)
-        self._descend_at_fixed_rates(self.weighted_mean(outcome.J1, rows))
+            report, _ = self._losses(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(report["J1"], rows))
         self._update_codes(rows, batch, codes, label_weight=0.0)
-        return outcome
+        return report
 
 
 _RATES = {

@@ -14,20 +14,21 @@ from torch import Tensor
 
 from halfseen.nn import Completion
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
-from halfseen.training.trainer import Outcome, Trainer, adam
+from halfseen.training.completing import CodingTrainer, adam_with_atoms, outcome
+from halfseen.training.trainer import adam
 
 _CODING_TOL = 1e-3
 _SAMPLES_AT_ONCE = 512
 
 
-class TaskDriven(Trainer):
+class TaskDriven(CodingTrainer):
     """Dictionary and network by one gradient, through codes that see no labels."""
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
-        return adam(self.network, self.plan.learning_rate, self.completion.atoms)
+        return adam_with_atoms(self.network, self.plan.learning_rate, self.completion.atoms)
 
-    def step(self, rows: Tensor) -> Outcome:
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Hide some more entries, code what is left, learn from the result."""
         batch = self.samples.rows(rows)
         shown = batch.observed & self._kept(batch.observed)
@@ -49,7 +50,7 @@ class TaskDriven(Trainer):
         return draw >= 2 * self.plan.hide * share
 
 
-class Sequential(Trainer):
+class Sequential(CodingTrainer):
     """Codes first, then the network on what they give: Algorithm 3 with modern parts."""
 
     _inputs: Completion
@@ -72,7 +73,7 @@ class Sequential(Trainer):
         ]
         self._inputs = Completion(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
-    def step(self, rows: Tensor) -> Outcome:
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn the network from one batch of completed samples."""
         batch = self.samples.rows(rows)
         completion = Completion(*(part[rows] for part in self._inputs))
@@ -83,6 +84,8 @@ class Sequential(Trainer):
         return _outcome(J0, J1, completion, scores, batch.y)
 
 
-def _outcome(J0: Tensor, J1: Tensor, completion: Completion, scores: Tensor, y: Tensor) -> Outcome:
+def _outcome(
+    J0: Tensor, J1: Tensor, completion: Completion, scores: Tensor, y: Tensor
+) -> dict[str, Tensor]:
     J2 = sparsity_loss(completion.codes, completion.completed[0].numel())
-    return Outcome(J0, J1, J2, scores.argmax(1) == y, completion.codes)
+    return outcome(J0, J1, J2, completion.codes, scores, y)

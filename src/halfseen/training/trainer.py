@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from halfseen.nn import SparseCompletion
-
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
 _WEIGHT_DECAY = 1e-3  # of the network
-_ATOM_RATE = 0.08  # learning rate of atoms, in units of the size of their entries
+_MATRIX_RATE = 0.08  # learning rate of atoms and the like, in units of the size of their entries
 
 
 @dataclass(frozen=True)
@@ -52,30 +50,15 @@ class Plan:
     n_epochs: int
     batch_size: int
     learning_rate: float
-    lambda_rec: float
-    lambda_l1: float
-    label_weight: float = 0.0
-    hide: float = 0.0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One batch as it stood before the step: a value per sample, and its codes."""
-
-    J0: Tensor
-    J1: Tensor
-    J2: Tensor
-    correct: Tensor
-    codes: Tensor
 
 
 class Trainer(ABC):
-    """Trains a completion layer and a network, epoch by epoch, batch by batch.
+    """Trains modules, the network among them, epoch by epoch, batch by batch.
 
     Parameters
     ----------
-    completion : SparseCompletion
-    network : Module
+    modules : dict of str to Module
+        All that is learned, by name; one is called "network".
     samples : Samples
     plan : Plan
     generator : torch.Generator
@@ -84,20 +67,23 @@ class Trainer(ABC):
 
     def __init__(
         self,
-        completion: SparseCompletion,
-        network: nn.Module,
+        modules: dict[str, nn.Module],
         samples: Samples,
         plan: Plan,
         generator: torch.Generator,
     ) -> None:
-        self.completion = completion
-        self.network = network
+        self.modules = modules
         self.samples = samples
         self.plan = plan
         self.generator = generator
         self.optimiser = self.make_optimiser()
         self._rates = [group["lr"] for group in self.optimiser.param_groups]
         self.n_steps = 0
+
+    @property
+    def network(self) -> nn.Module:
+        """The network."""
+        return self.modules["network"]
 
     @property
     def n_epochs(self) -> int:
@@ -119,8 +105,19 @@ class Trainer(ABC):
         """Return the optimiser of whatever is trained by gradients."""
 
     @abstractmethod
-    def step(self, rows: Tensor) -> Outcome:
-        """Learn from one batch of rows."""
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        """Learn from one batch of rows.
+
+        Returns
+        -------
+        outcome : dict of str to Tensor of shape (n_rows,)
+            How each sample stood before the step: "J0", "accuracy" (1 if the label was
+            right) and whatever else the history should show.
+        """
+
+    @abstractmethod
+    def scores(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return the scores of new samples, each on its own; shape (n_samples, n_classes)."""
 
     def start(self) -> None:  # noqa: B027
         """Do what comes before the first epoch, and again before going on; nothing by default."""
@@ -131,13 +128,15 @@ class Trainer(ABC):
         order = torch.randperm(
             len(self.samples), generator=self.generator, device=self.generator.device
         )
-        total = self.samples.weight.new_zeros(5)
+        totals: dict[str, Tensor] = {}
         for rows in order.tensor_split(self.n_batches):
             outcome = self.step(rows)
             self.n_steps += 1
-            total += _sums(outcome, self.samples.weight[rows])
-        mean = (total / len(self.samples)).tolist()
-        return dict(zip(("J0", "J1", "J2", "nonzero", "accuracy"), mean, strict=True))
+            weight = self.samples.weight[rows]
+            for name, values in outcome.items():
+                totals[name] = totals.get(name, 0) + (values.detach() * weight).sum()
+        means = (torch.stack(list(totals.values())) / len(self.samples)).tolist()
+        return dict(zip(totals, means, strict=True))
 
     def descend(self, loss: Tensor) -> None:
         """Take one step of the optimiser, at the learning rate that the schedule says."""
@@ -148,12 +147,6 @@ class Trainer(ABC):
         loss.backward()
         self.optimiser.step()
 
-    def network_input(self, batch: Samples, reconstruction: Tensor) -> Tensor:
-        """Return what the network sees of a batch: its completion or its reconstruction."""
-        if self.completion.output == "completed":
-            return torch.where(batch.observed, batch.X, reconstruction)
-        return reconstruction
-
     def weighted_mean(self, loss: Tensor, rows: Tensor) -> Tensor:
         """Return the mean over a batch, each sample by its weight."""
         return (loss * self.samples.weight[rows]).mean()
@@ -162,8 +155,7 @@ class Trainer(ABC):
         """Return all that must be kept to go on later, as a tree of tensors and numbers."""
         optimiser = self.optimiser.state_dict()["state"]
         return {
-            "completion": self.completion.state_dict(),
-            "network": self.network.state_dict(),
+            **{name: module.state_dict() for name, module in self.modules.items()},
             "optimiser": {str(key): value for key, value in optimiser.items()},
             "generator": self.generator.get_state(),
             "n_steps": self.n_steps,
@@ -171,8 +163,8 @@ class Trainer(ABC):
 
     def load_state(self, state: dict) -> None:
         """Go back to a state that `state` returned."""
-        self.completion.load_state_dict(state["completion"])
-        self.network.load_state_dict(state["network"])
+        for name, module in self.modules.items():
+            module.load_state_dict(state[name])
         optimiser = self.optimiser.state_dict()
         optimiser["state"] = {int(key): value for key, value in state["optimiser"].items()}
         self.optimiser.load_state_dict(optimiser)
@@ -180,18 +172,24 @@ class Trainer(ABC):
         self.n_steps = state["n_steps"]
 
 
-def adam(network: nn.Module, rate: float, atoms: Tensor | None = None) -> torch.optim.Optimizer:
-    """Return AdamW for a network and, with a rate that fits their size, for atoms.
+def adam(
+    network: nn.Module, rate: float, matrices: Sequence[tuple[Tensor, float]] = ()
+) -> torch.optim.Optimizer:
+    """Return AdamW for a network and, at a rate of their own, for other matrices.
 
-    Entries of an atom are about 1/√n_features large and move in proportion.
+    Parameters
+    ----------
+    network : Module
+    rate : float
+    matrices : pairs of Tensor and float
+        Parameters that are no weights of a common layer, and the size of their entries: they
+        move in proportion to it and do not decay.
     """
-    groups: list[dict] = [
-        {"params": list(network.parameters()), "lr": rate, "weight_decay": _WEIGHT_DECAY}
-    ]
-    if atoms is not None:
-        groups.append(
-            {"params": [atoms], "lr": _ATOM_RATE / atoms.shape[1] ** 0.5, "weight_decay": 0.0}
-        )
+    apart = {id(matrix) for matrix, _ in matrices}
+    weights = [weight for weight in network.parameters() if id(weight) not in apart]
+    groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
+    for matrix, size in matrices:
+        groups.append({"params": [matrix], "lr": _MATRIX_RATE * size, "weight_decay": 0.0})
     return torch.optim.AdamW(groups, betas=_BETAS)
 
 
@@ -214,9 +212,3 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         network.train(was_training)
-
-
-def _sums(outcome: Outcome, weight: Tensor) -> Tensor:
-    nonzero = (outcome.codes != 0).flatten(1).to(weight.dtype).mean(1)
-    parts = (outcome.J0, outcome.J1, outcome.J2, nonzero, outcome.correct.to(weight.dtype))
-    return torch.stack([(part.detach() * weight).sum() for part in parts])

@@ -1,0 +1,85 @@
+"""What every classifier of the package shares: labels in, scores to classes and probabilities."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from halfseen.boundary import checked_samples
+
+
+class ScoringClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier of samples with holes that gives every class a score."""
+
+    classes_: np.ndarray
+
+    @abstractmethod
+    def _scores(self, values: np.ndarray) -> np.ndarray:
+        """Return scores of checked samples: log-probabilities up to a constant per sample."""
+
+    @property
+    @abstractmethod
+    def _sample_shape(self) -> tuple[int, ...]:
+        """Shape of the samples that were learned from."""
+
+    def decision_function(self, X) -> np.ndarray:
+        """Return scores: log-probabilities up to a constant per sample.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            For two classes the difference: positive for ``classes_[1]``.
+        """
+        scores = self._scores(self._checked_new(X))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Return the probability of each class, shape (n_samples, n_classes)."""
+        scores = self._scores(self._checked_new(X))
+        odds = np.exp(scores - scores.max(1, keepdims=True))
+        return odds / odds.sum(1, keepdims=True)
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each sample, shape (n_samples,)."""
+        best = self._scores(self._checked_new(X)).argmax(1)
+        return self.classes_[best]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _checked_training(self, X, y) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return samples, the places of their labels among the classes, and the classes."""
+        values = checked_samples(X, self)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(values, y)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        return values, labels, classes
+
+    def _remember(self, X, classes: np.ndarray) -> None:
+        """Keep what scikit-learn wants to know of the data that was learned from."""
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.classes_ = classes
+
+    def _checked_new(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        values = checked_samples(X, self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if values.shape[1:] != self._sample_shape:
+            raise ValueError(
+                f"samples of shape {self._sample_shape} were learned; got samples of shape "
+                f"{values.shape[1:]}."
+            )
+        return values

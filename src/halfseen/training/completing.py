@@ -1,0 +1,71 @@
+"""What the ways of training share that learn a dictionary: samples are completed, then seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.nn import SparseCompletion
+from halfseen.training.trainer import Plan, Samples, Trainer, adam
+
+
+@dataclass(frozen=True)
+class CodingPlan(Plan):
+    """A plan with the weights of the objective; see `SparseCodingClassifier`."""
+
+    lambda_rec: float
+    lambda_l1: float
+    label_weight: float = 0.0
+    hide: float = 0.0
+
+
+class CodingTrainer(Trainer):
+    """Trains a completion layer and a network.
+
+    Parameters
+    ----------
+    completion : SparseCompletion
+    network : Module
+    samples : Samples
+    plan : CodingPlan
+    generator : torch.Generator
+    """
+
+    plan: CodingPlan
+
+    def __init__(
+        self,
+        completion: SparseCompletion,
+        network: nn.Module,
+        samples: Samples,
+        plan: CodingPlan,
+        generator: torch.Generator,
+    ) -> None:
+        self.completion = completion
+        super().__init__({"completion": completion, "network": network}, samples, plan, generator)
+
+    def scores(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return the scores of new samples, coded without labels."""
+        completion = self.completion.complete(X, observed)
+        return self.network(getattr(completion, self.completion.output))
+
+    def network_input(self, batch: Samples, reconstruction: Tensor) -> Tensor:
+        """Return what the network sees of a batch: its completion or its reconstruction."""
+        if self.completion.output == "completed":
+            return torch.where(batch.observed, batch.X, reconstruction)
+        return reconstruction
+
+
+def adam_with_atoms(network: nn.Module, rate: float, atoms: Tensor) -> torch.optim.Optimizer:
+    """Return one optimiser for network and atoms, whose entries are about 1/√n_features large."""
+    return adam(network, rate, [(atoms, atoms.shape[1] ** -0.5)])
+
+
+def outcome(
+    J0: Tensor, J1: Tensor, J2: Tensor, codes: Tensor, scores: Tensor, y: Tensor
+) -> dict[str, Tensor]:
+    """Return what a step reports of each sample."""
+    nonzero = (codes != 0).flatten(1).to(J0.dtype).mean(1)
+    return {"J0": J0, "J1": J1, "J2": J2, "nonzero": nonzero, "accuracy": scores.argmax(1) == y}
