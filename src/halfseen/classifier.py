@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator
 
@@ -245,12 +244,6 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def __getstate__(self):
-        state = super().__getstate__().copy()
-        if "module_" in state:  # so that a pickle from a GPU opens anywhere
-            state["module_"] = copy.deepcopy(state["module_"]).cpu()
-        return state
 
     @property
     def _n_features_out(self) -> int:

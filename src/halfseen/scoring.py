@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 
 import numpy as np
@@ -53,6 +54,12 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def __getstate__(self):
+        state = super().__getstate__().copy()
+        if "module_" in state:  # so that a pickle from a GPU opens anywhere
+            state["module_"] = copy.deepcopy(state["module_"]).cpu()
+        return state
 
     def _checked_training(self, X, y) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return samples, the places of their labels among the classes, and the classes."""

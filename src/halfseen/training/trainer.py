@@ -42,6 +42,15 @@ class Samples:
         """Return some of the samples."""
         return Samples(self.X[index], self.observed[index], self.y[index], self.weight[index])
 
+    def to(self, device: torch.device, dtype: torch.dtype) -> Samples:
+        """Return the samples on a device, numbers in a precision."""
+        return Samples(
+            self.X.to(device, dtype),
+            self.observed.to(device),
+            self.y.to(device),
+            self.weight.to(device, dtype),
+        )
+
 
 @dataclass(frozen=True)
 class Plan:

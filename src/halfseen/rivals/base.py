@@ -1,0 +1,141 @@
+"""What the rivals with a network share: scaling, training, prediction, as our method has them."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfseen.boundary import check_finite, choose_device, seed_from, tensors_with_holes
+from halfseen.fitting import (
+    check_training_settings,
+    epochs,
+    learning_rate,
+    split_for_validation,
+    training_mode,
+)
+from halfseen.networks import NetworkSpec
+from halfseen.progress import live_line
+from halfseen.scoring import ScoringClassifier
+from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.training.loop import run
+from halfseen.training.plain import HoleNetwork, Plain
+from halfseen.training.trainer import Plan, Samples
+
+_SAMPLES_AT_ONCE = 512
+
+
+class NetworkRival(ScoringClassifier):
+    """A network that gets along with holes in some way of its own.
+
+    Optimiser, schedule, number of epochs, early stopping and standardisation are those of
+    `SparseCodingClassifier`. Subclasses say how holes are filled and what the network is.
+    """
+
+    network: NetworkSpec
+    n_epochs: int | None
+    batch_size: int
+    learning_rate: float | None
+    validation_fraction: float | None
+    device: str | torch.device
+    random_state: int | np.random.RandomState | None
+    verbose: int
+
+    @abstractmethod
+    def _make_network(self, samples: Samples, n_classes: int, seed: int) -> HoleNetwork:
+        """Return the untrained network; `samples` are those to learn from."""
+
+    def _check_settings(self) -> None:
+        """Refuse parameters that make no sense."""
+        check_training_settings(self)
+
+    def _fill_training(self, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return the samples to learn from, standardised; NaN where the network takes holes."""
+        return self._standardised(values)
+
+    def _fill(self, values: np.ndarray) -> np.ndarray:
+        """Return new samples, standardised; NaN where the network takes holes."""
+        return self._standardised(values)
+
+    def fit(self, X, y) -> NetworkRival:
+        """Learn from samples with holes.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+            NaN marks a hole. Every feature must be observed in some sample.
+        y : array of shape (n_samples,)
+            Labels of any kind.
+
+        Returns
+        -------
+        self
+        """
+        values, labels, classes = self._checked_training(X, y)
+        self._check_settings()
+        device, seed = choose_device(self.device), seed_from(self.random_state)
+        centre, scale = observed_centre_and_scale(values)
+        # A GPU learns in float32; a CPU in the precision of X.
+        double = values.dtype == np.float64 and device.type == "cpu"
+        dtype = torch.float64 if double else torch.float32
+        fresh = copy.copy(self)  # so that a failure leaves nothing behind
+        fresh.standardise_ = Standardise(centre, scale)
+        with training_mode(seed, device):
+            kept, held_out = split_for_validation(self.validation_fraction, labels, seed)
+            # Samples for validation are filled as new ones are: without their labels.
+            samples = _samples(
+                fresh._fill_training(values[kept], labels[kept]), values, labels, kept
+            ).to(device, dtype)
+            validation = None
+            if len(held_out):
+                filled = fresh._fill(values[held_out])
+                validation = _samples(filled, values, labels, held_out).to(device, dtype)
+            network = fresh._make_network(samples, len(classes), seed).to(device, dtype)
+            n_epochs = epochs(self, len(samples))
+            trainer = Plain(
+                network,
+                samples,
+                Plan(n_epochs, self.batch_size, learning_rate(self)),
+                torch.Generator(device).manual_seed(seed),
+            )
+            with live_line(self.verbose, n_epochs) as report:
+                history = run(trainer, validation=validation, report=report)
+        fresh.module_ = network.eval()
+        fresh.history_ = history
+        fresh.n_iter_ = len(history)
+        vars(self).update(vars(fresh))
+        self._remember(X, classes)
+        return self
+
+    @property
+    def _sample_shape(self) -> tuple[int, ...]:
+        return tuple(self.standardise_.centre.shape)
+
+    def _scores(self, values: np.ndarray) -> np.ndarray:
+        device = choose_device(self.device)
+        module = self.module_.to(device).eval()
+        like = next(module.parameters())
+        filled = torch.from_numpy(self._fill(values))
+        check_finite(filled, "X, standardised,", holes=True)
+        observed = torch.from_numpy(~np.isnan(values))
+        parts = []
+        for some, seen in zip(
+            filled.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True
+        ):
+            with torch.no_grad():
+                scores = module(torch.nan_to_num(some.to(like)), seen.to(device))
+            parts.append(scores.double().cpu().numpy())
+        return np.concatenate(parts)
+
+    def _standardised(self, values: np.ndarray) -> np.ndarray:
+        return self.standardise_(torch.from_numpy(values.copy())).numpy().astype(values.dtype)
+
+
+def _samples(filled: np.ndarray, values: np.ndarray, labels: np.ndarray, rows: Tensor) -> Samples:
+    X, _ = tensors_with_holes(filled, "X, standardised,")
+    observed = torch.from_numpy(~np.isnan(values[rows]))
+    y = torch.from_numpy(labels[rows])
+    return Samples(X, observed, y, torch.ones(len(rows), dtype=X.dtype))

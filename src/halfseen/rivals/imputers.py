@@ -1,0 +1,190 @@
+"""Imputers that use labels in training: class means and nearest samples of the same class.
+
+As with scikit-learn's TargetEncoder, ``fit_transform(X, y)`` differs from
+``fit(X, y).transform(X)``: the former fills training samples with the help of their labels,
+the latter fills samples whose labels nobody knows.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from halfseen.boundary import checked_samples, choose_device, tensors_with_holes
+from halfseen.fitting import is_whole, require
+from halfseen.moments import ObservedMoments
+from halfseen.rivals.nearest import fill_from_neighbours
+
+
+class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Fills training samples class by class, new samples from all classes together."""
+
+    @abstractmethod
+    def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        """Return `values` with what `sources` say in the holes; NaN where they say nothing."""
+
+    @abstractmethod
+    def _sources(self, values: np.ndarray) -> np.ndarray:
+        """Return what must be kept of the training samples to fill others."""
+
+    def fit(self, X, y=None) -> ClasswiseImputer:
+        """Learn how to fill samples without labels.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            NaN marks a hole.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._learn(X, self._checked(X))
+        return self
+
+    def fit_transform(self, X, y=None) -> np.ndarray:
+        """Learn, and return the same samples filled with the help of their labels.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,), optional
+            Labels. Without them samples are filled like new ones.
+
+        Returns
+        -------
+        filled : ndarray of shape (n_samples, n_features)
+            Where a class never shows a feature, new samples' values stand in.
+        """
+        values = self._checked(X)
+        self._learn(X, values)
+        filled = values.copy()
+        if y is not None:
+            y = column_or_1d(y)
+            check_consistent_length(values, y)
+            for label in np.unique(y):
+                rows = y == label
+                filled[rows] = self._fill_from(values[rows], self._sources(values[rows]))
+        return self._fill_rest(filled)
+
+    def transform(self, X) -> np.ndarray:
+        """Fill samples without labels.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        filled : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        values = self._checked(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._fill_rest(values.copy())
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _checked(self, X) -> np.ndarray:
+        values = checked_samples(X, self)
+        if values.ndim != 2:
+            raise ValueError(
+                f"X must be a matrix, shape (n_samples, n_features); got {values.shape}. "
+                f"Flatten samples first: X.reshape(len(X), -1)."
+            )
+        return values
+
+    def _learn(self, X, values: np.ndarray) -> None:
+        sources = self._sources(values)
+        self.mean_ = ObservedMoments.of(values).mean  # 0 for features that are never observed
+        self.sources_ = sources.copy()
+        validate_data(self, X, reset=True, skip_check_array=True)
+
+    def _fill_rest(self, values: np.ndarray) -> np.ndarray:
+        """Fill the holes that are left, from all classes; then from the means."""
+        rows = np.isnan(values).any(1)
+        if rows.any():
+            values[rows] = self._fill_from(values[rows], self.sources_)
+        return np.where(np.isnan(values), self.mean_.astype(values.dtype), values)
+
+
+class ClassMeanImputer(ClasswiseImputer):
+    """Fill with the means of the sample's class; of all samples where the class is not known.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        Means of all observed values; new samples are filled with them.
+    sources_ : ndarray of shape (1, n_features)
+        The same.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from halfseen.rivals import ClassMeanImputer
+    >>> X = np.array([[1.0], [np.nan], [5.0], [np.nan]])
+    >>> ClassMeanImputer().fit_transform(X, ["a", "a", "b", "b"]).ravel().tolist()
+    [1.0, 1.0, 5.0, 5.0]
+    >>> ClassMeanImputer().fit(X).transform([[np.nan]]).tolist()
+    [[3.0]]
+    """
+
+    def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values), sources.astype(values.dtype), values)
+
+    def _sources(self, values: np.ndarray) -> np.ndarray:
+        moments = ObservedMoments.of(values)
+        return np.where(moments.count > 0, moments.mean, np.nan)[None]
+
+
+class ClassKNNImputer(ClasswiseImputer):
+    """Fill with means over the nearest samples of the same class; of all where it is not known.
+
+    Per class it does what scikit-learn's KNNImputer does: a hole gets the mean of the feature
+    over the nearest samples that have it, by the mean squared difference of what two samples
+    both have. Distances are made for a block of samples at a time, on a GPU if there is one,
+    so memory grows with the number of samples and not with its square.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        k of the paper: 10, 20, 50 or 100.
+    device : str or torch.device
+        ``"auto"`` takes a GPU if there is one.
+
+    Attributes
+    ----------
+    sources_ : ndarray of shape (n_samples, n_features)
+        The training samples, with their holes.
+    mean_ : ndarray of shape (n_features,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+    """
+
+    def __init__(self, n_neighbors: int = 10, *, device: str | torch.device = "auto"):
+        self.n_neighbors = n_neighbors
+        self.device = device
+
+    def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        require(self, "n_neighbors", is_whole(self.n_neighbors), "a whole number ≥ 1")
+        device = choose_device(self.device)
+        X, observed = tensors_with_holes(values, device=device)
+        donors = tensors_with_holes(sources, device=device)
+        means, found = fill_from_neighbours(X, observed, *donors, self.n_neighbors)
+        filled = torch.where(observed, X, torch.where(found, means, torch.nan))
+        return filled.cpu().numpy()
+
+    def _sources(self, values: np.ndarray) -> np.ndarray:
+        return values

@@ -1,0 +1,245 @@
+"""NN-GMM: a first layer that outputs expected activations under a Gaussian mixture.
+
+Śmieja, Struski, Tabor, Zieliński, Spurek: Processing of missing data by neural networks
+(NeurIPS 2018). Holes of a sample are random variables: a mixture of Gaussians with diagonal
+covariance, conditioned on what is observed. The first layer returns the expectation of its
+activation; everything after it is an ordinary network. Mixture and weights are trained
+together.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from torch import Tensor, nn
+
+from halfseen.fitting import is_whole, require
+from halfseen.networks import AsImage, NetworkSpec, make_network
+from halfseen.rivals.base import NetworkRival
+from halfseen.training.plain import HoleNetwork
+from halfseen.training.trainer import Samples
+
+_RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
+_FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_START_SAMPLES = 10_000  # that the first mixture is fitted to
+_LEAST_VARIANCE = 1e-3  # of the first mixture, in units of the standardised data
+_NO_VARIANCE = 1e-12
+
+
+class NNGMMClassifier(NetworkRival):
+    """A network whose first layer takes holes as random variables of a Gaussian mixture.
+
+    Parameters
+    ----------
+    network : {"logistic", "mlp", "cnn4", "cnn4_bn", "resnet18"}, Module or function
+        See `SparseCodingClassifier`. It must be a `torch.nn.Sequential` that begins with a
+        linear layer or a convolution, after layers that only reshape. If a ReLU follows,
+        its expectation is taken (through a batch normalisation between them, which the
+        authors do not treat, as the affine map that it is); else that of the layer itself.
+    n_components : int
+        Gaussians of the mixture.
+    n_epochs, batch_size, learning_rate, validation_fraction, device, random_state, verbose
+        See `SparseCodingClassifier`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    module_ : the trained network; ``module_.mixture`` is the mixture
+    history_ : list of dict
+        One record per epoch.
+    n_iter_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec = "mlp",
+        n_components: int = 5,
+        *,
+        n_epochs: int | None = None,
+        batch_size: int = 128,
+        learning_rate: float | None = None,
+        validation_fraction: float | None = None,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.network = network
+        self.n_components = n_components
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        require(self, "n_components", is_whole(self.n_components), "a whole number ≥ 1")
+
+    def _make_network(self, samples: Samples, n_classes: int, seed: int) -> HoleNetwork:
+        network = make_network(self.network, tuple(samples.X.shape[1:]), n_classes)
+        return MixtureNetwork(network, start_mixture(samples, self.n_components, seed))
+
+
+class Mixture(nn.Module):
+    """A mixture of Gaussians with diagonal covariance; all of it is learned.
+
+    Parameters
+    ----------
+    weights : Tensor of shape (n_components,)
+    means, variances : Tensor of shape (n_components, *sample_shape)
+    """
+
+    def __init__(self, weights: Tensor, means: Tensor, variances: Tensor) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(weights.log())
+        self.means = nn.Parameter(means)
+        self.log_variances = nn.Parameter(variances.log())
+        self.log_gamma = nn.Parameter(weights.new_zeros(()))
+
+    @property
+    def variances(self) -> Tensor:
+        """Variances of all components, shape (n_components, *sample_shape)."""
+        return self.log_variances.exp()
+
+    def responsibilities(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return how likely each component is, given what is observed of a sample.
+
+        Variances are enlarged by γ ≥ 0, which is learned: it softens the choice.
+
+        Returns
+        -------
+        responsibilities : Tensor of shape (n_samples, n_components)
+        """
+        seen = observed.flatten(1).to(X.dtype)
+        values = X.flatten(1) * seen
+        means = self.means.flatten(1)
+        variances = self.variances.flatten(1) + self.log_gamma.exp()
+        precision = 1 / variances
+        distance = (
+            values.square() @ precision.T
+            - 2 * values @ (means * precision).T
+            + seen @ (means.square() * precision + variances.log()).T
+        )
+        return torch.softmax(self.logits.log_softmax(0) - distance / 2, dim=1)
+
+
+class MixtureNetwork(HoleNetwork):
+    """A network of which the first activation is an expectation under a mixture.
+
+    Parameters
+    ----------
+    network : Sequential
+    mixture : Mixture
+    """
+
+    def __init__(self, network: nn.Module, mixture: Mixture) -> None:
+        super().__init__()
+        layers = _flat(network)
+        place = next((i for i, layer in enumerate(layers) if not isinstance(layer, _RESHAPING)), -1)
+        if not isinstance(layers[place], _FIRST):
+            raise ValueError(
+                f"NN-GMM needs a network that is a torch.nn.Sequential and begins, after layers "
+                f"that reshape, with a Linear or convolution layer; got "
+                f"{type(layers[place]).__name__} there."
+            )
+        self.mixture = mixture
+        self.reshape = nn.Sequential(*layers[:place])
+        self.first = layers[place]
+        rest = layers[place + 1 :]
+        self.norm = rest.pop(0) if rest and isinstance(rest[0], _NORMS) else None
+        self.rectified = bool(rest) and isinstance(rest[0], nn.ReLU)
+        self.rest = nn.Sequential(*rest[1:] if self.rectified else rest)
+
+    def forward(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return scores, shape (n_samples, n_classes)."""
+        return self.rest(self.expected_activation(X, observed))
+
+    def expected_activation(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return the expected output of the first layer and its ReLU, given what is observed."""
+        share = self.mixture.responsibilities(X, observed)
+        n_samples, n_components = share.shape
+        # (n_samples, n_components, *sample_shape): each component's view of the holes
+        filled = torch.where(observed[:, None], X[:, None], self.mixture.means)
+        spread = torch.where(observed[:, None], 0, self.mixture.variances)
+        mean = self.first(self.reshape(filled.flatten(0, 1)))
+        variance = self._variance(self.reshape(spread.flatten(0, 1)))
+        share = share.reshape(n_samples, n_components, *(1,) * (mean.ndim - 1))
+
+        def mixed(values: Tensor) -> Tensor:
+            return (values.unflatten(0, (n_samples, n_components)) * share).sum(1)
+
+        if self.norm is not None:
+            scale, shift = self._normalisation(mixed(mean))
+            mean, variance = mean * scale + shift, variance * scale.square()
+        return mixed(expected_relu(mean, variance) if self.rectified else mean)
+
+    def _variance(self, spread: Tensor) -> Tensor:
+        """Return the variance of the first layer's output: its map with squared weights."""
+        squared = {"weight": self.first.weight.square()}
+        if self.first.bias is not None:
+            squared["bias"] = torch.zeros_like(self.first.bias)
+        return torch.func.functional_call(self.first, squared, (spread,))
+
+    def _normalisation(self, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """Return batch normalisation as a scale and a shift of each channel."""
+        norm = self.norm
+        over = [axis for axis in range(mean.ndim) if axis != 1]
+        centre, variance = norm.running_mean, norm.running_var
+        if norm.training or centre is None:
+            norm(mean)  # keeps the running statistics
+            centre, variance = mean.mean(over), mean.var(over, correction=0)
+        scale = (variance + norm.eps).rsqrt()
+        shift = -centre * scale
+        if norm.affine:
+            scale, shift = scale * norm.weight, shift * norm.weight + norm.bias
+        channels = (1, -1, *(1,) * (mean.ndim - 2))
+        return scale.reshape(channels), shift.reshape(channels)
+
+
+def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the expectation of max(0, z) for Gaussian z; the plain ReLU without variance."""
+    certain = variance <= _NO_VARIANCE
+    deviation = torch.where(certain, 1, variance).sqrt()
+    ratio = mean / deviation
+    density = (-0.5 * ratio.square()).exp() / math.sqrt(2 * math.pi)
+    expected = deviation * density + mean * torch.special.ndtr(ratio)
+    return torch.where(certain, F.relu(mean), expected)
+
+
+def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
+    """Return a mixture fitted to samples whose holes are filled with means, 0 here."""
+    X = samples.X[:_START_SAMPLES] * samples.observed[:_START_SAMPLES]
+    flat = X.flatten(1).double().cpu().numpy()
+    fitted = GaussianMixture(
+        min(n_components, len(flat)),
+        covariance_type="diag",
+        reg_covar=_LEAST_VARIANCE,
+        tol=1e-2,
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
+        fitted.fit(flat)
+    shape = (-1, *X.shape[1:])
+    weights, means, variances = (
+        torch.from_numpy(array).to(X)
+        for array in (fitted.weights_, fitted.means_, fitted.covariances_)
+    )
+    return Mixture(weights.clamp(min=1e-6), means.reshape(shape), variances.reshape(shape))
+
+
+def _flat(network: nn.Module) -> list[nn.Module]:
+    if not isinstance(network, nn.Sequential):
+        return [network]
+    return [layer for part in network for layer in _flat(part)]

@@ -1,0 +1,50 @@
+"""Training a network that sees samples and their holes as they are: the rivals' way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from halfseen.objective import classification_loss
+from halfseen.training.trainer import Plan, Samples, Trainer, adam
+
+
+class HoleNetwork(nn.Module):
+    """A network that is called with values and `observed` and returns scores."""
+
+    def matrices(self) -> list[tuple[Tensor, float]]:
+        """Return parameters that need a learning rate of their own, see `adam`."""
+        return []
+
+
+class Plain(Trainer):
+    """One network, one gradient; optimiser and schedule are those of all other ways.
+
+    Parameters
+    ----------
+    network : HoleNetwork
+    samples : Samples
+    plan : Plan
+    generator : torch.Generator
+    """
+
+    def __init__(
+        self, network: HoleNetwork, samples: Samples, plan: Plan, generator: torch.Generator
+    ) -> None:
+        super().__init__({"network": network}, samples, plan, generator)
+
+    def make_optimiser(self) -> torch.optim.Optimizer:
+        """Return the optimiser of the network."""
+        return adam(self.network, self.plan.learning_rate, self.network.matrices())
+
+    def step(self, rows: Tensor) -> dict[str, Tensor]:
+        """Learn from one batch."""
+        batch = self.samples.rows(rows)
+        scores = self.network(batch.X, batch.observed)
+        J0 = classification_loss(scores, batch.y)
+        self.descend(self.weighted_mean(J0, rows))
+        return {"J0": J0, "accuracy": scores.argmax(1) == batch.y}
+
+    def scores(self, X: Tensor, observed: Tensor) -> Tensor:
+        """Return the scores of new samples."""
+        return self.network(X, observed)
