@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from halfseen.classifier import SparseCodingClassifier as SparseCodingClassifier
     from halfseen.coding import sparse_encode as sparse_encode
+    from halfseen.comparing import compare as compare
     from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
+    from halfseen.masks import ampute as ampute
     from halfseen.tilings import Channels as Channels
     from halfseen.tilings import Patches as Patches
     from halfseen.tilings import Whole as Whole
@@ -28,6 +30,8 @@ _HOME = {
     "SparseCodingClassifier": "halfseen.classifier",
     "SparseCodingImputer": "halfseen.imputer",
     "Whole": "halfseen.tilings",
+    "ampute": "halfseen.masks",
+    "compare": "halfseen.comparing",
     "published_settings": "halfseen.training.published",
     "sparse_encode": "halfseen.coding",
 }

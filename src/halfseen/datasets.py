@@ -265,12 +265,13 @@ def _how_to_get(file: str) -> str:
 
 def _read_archive(path: Path, image_shape: tuple[int, ...]) -> list[np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # A file of our own, which is closed also when numpy refuses it.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = [key for key in _KEYS if key not in archive]
             if missing:
                 raise ValueError(f"it lacks {', '.join(missing)}")
             arrays = [archive[key] for key in _KEYS]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{str(path)!r} is not an archive of images: {error}. {_how_to_get(path.name)}"
         ) from error

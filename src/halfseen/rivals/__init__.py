@@ -19,7 +19,7 @@ from halfseen.networks import NetworkSpec
 from halfseen.rivals.imputed import ImputedClassifier
 from halfseen.rivals.imputers import ClassKNNImputer, ClassMeanImputer
 from halfseen.rivals.mixture import NNGMMClassifier
-from halfseen.rivals.neumiss import NeuMissClassifier
+from halfseen.rivals.neumann import NeuMissClassifier
 
 __all__ = [
     "ClassKNNImputer",
@@ -80,7 +80,7 @@ def sequential_sparse(network: NetworkSpec = "logistic", **settings) -> SparseCo
     return SparseCodingClassifier(network, training="sequential", **settings)
 
 
-def nn_gmm(network: NetworkSpec = "mlp", n_components: int = 5, **training) -> NNGMMClassifier:
+def nn_gmm(network: NetworkSpec = "mlp", n_components: int = 10, **training) -> NNGMMClassifier:
     """Return a network with expected activations under a Gaussian mixture (paper: NN-GMM)."""
     return NNGMMClassifier(network, n_components, **training)
 

@@ -7,7 +7,6 @@ from abc import abstractmethod
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from halfseen.boundary import check_finite, choose_device, seed_from, tensors_with_holes
 from halfseen.fitting import (
@@ -84,7 +83,8 @@ class NetworkRival(ScoringClassifier):
         fresh = copy.copy(self)  # so that a failure leaves nothing behind
         fresh.standardise_ = Standardise(centre, scale)
         with training_mode(seed, device):
-            kept, held_out = split_for_validation(self.validation_fraction, labels, seed)
+            split = split_for_validation(self.validation_fraction, labels, seed)
+            kept, held_out = (rows.numpy() for rows in split)
             # Samples for validation are filled as new ones are: without their labels.
             samples = _samples(
                 fresh._fill_training(values[kept], labels[kept]), values, labels, kept
@@ -134,7 +134,10 @@ class NetworkRival(ScoringClassifier):
         return self.standardise_(torch.from_numpy(values.copy())).numpy().astype(values.dtype)
 
 
-def _samples(filled: np.ndarray, values: np.ndarray, labels: np.ndarray, rows: Tensor) -> Samples:
+def _samples(
+    filled: np.ndarray, values: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> Samples:
+    # `observed` is of the samples as they came, also where they are filled now.
     X, _ = tensors_with_holes(filled, "X, standardised,")
     observed = torch.from_numpy(~np.isnan(values[rows]))
     y = torch.from_numpy(labels[rows])

@@ -145,8 +145,7 @@ class ClassMeanImputer(ClasswiseImputer):
         return np.where(np.isnan(values), sources.astype(values.dtype), values)
 
     def _sources(self, values: np.ndarray) -> np.ndarray:
-        moments = ObservedMoments.of(values)
-        return np.where(moments.count > 0, moments.mean, np.nan)[None]
+        return _means(values)
 
 
 class ClassKNNImputer(ClasswiseImputer):
@@ -183,8 +182,14 @@ class ClassKNNImputer(ClasswiseImputer):
         X, observed = tensors_with_holes(values, device=device)
         donors = tensors_with_holes(sources, device=device)
         means, found = fill_from_neighbours(X, observed, *donors, self.n_neighbors)
-        filled = torch.where(observed, X, torch.where(found, means, torch.nan))
-        return filled.cpu().numpy()
+        filled = torch.where(observed, X, torch.where(found, means, torch.nan)).cpu().numpy()
+        return np.where(np.isnan(filled), _means(sources).astype(values.dtype), filled)
 
     def _sources(self, values: np.ndarray) -> np.ndarray:
         return values
+
+
+def _means(values: np.ndarray) -> np.ndarray:
+    """Return observed means, NaN for features that are never observed; shape (1, n_features)."""
+    moments = ObservedMoments.of(values)
+    return np.where(moments.count > 0, moments.mean, np.nan)[None]

@@ -31,6 +31,7 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _START_SAMPLES = 10_000  # that the first mixture is fitted to
 _LEAST_VARIANCE = 1e-3  # of the first mixture, in units of the standardised data
 _NO_VARIANCE = 1e-12
+_MIXTURE_RATE = 1e-3  # learning rate; at that of the weights it forgets the data
 
 
 class NNGMMClassifier(NetworkRival):
@@ -62,7 +63,7 @@ class NNGMMClassifier(NetworkRival):
     def __init__(
         self,
         network: NetworkSpec = "mlp",
-        n_components: int = 5,
+        n_components: int = 10,
         *,
         n_epochs: int | None = None,
         batch_size: int = 128,
@@ -160,6 +161,10 @@ class MixtureNetwork(HoleNetwork):
         self.norm = rest.pop(0) if rest and isinstance(rest[0], _NORMS) else None
         self.rectified = bool(rest) and isinstance(rest[0], nn.ReLU)
         self.rest = nn.Sequential(*rest[1:] if self.rectified else rest)
+
+    def own_rates(self) -> list[tuple[Tensor, float]]:
+        """Return the parameters of the mixture, which move slowly."""
+        return [(parameter, _MIXTURE_RATE) for parameter in self.mixture.parameters()]
 
     def forward(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return scores, shape (n_samples, n_classes)."""

@@ -31,11 +31,11 @@ def mean_of_first(
                 if donors_observed[donor, feature]:
                     means[row, feature] += donors[donor, feature]
                     count[feature] += 1
+                    found[row, feature] = True
                 if count[feature] < n_neighbors:
                     wanted[n_left] = feature
                     n_left += 1
             n_wanted = n_left
         for feature in range(n_features):
-            if count[feature]:
+            if found[row, feature]:
                 means[row, feature] /= count[feature]
-                found[row, feature] = True

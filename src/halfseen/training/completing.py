@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from halfseen.nn import SparseCompletion
 from halfseen.training.trainer import Plan, Samples, Trainer, adam
 
+_ATOM_RATE = 0.08  # learning rate of atoms, in units of the size of their entries
+
 
 @dataclass(frozen=True)
 class CodingPlan(Plan):
@@ -59,8 +61,11 @@ class CodingTrainer(Trainer):
 
 
 def adam_with_atoms(network: nn.Module, rate: float, atoms: Tensor) -> torch.optim.Optimizer:
-    """Return one optimiser for network and atoms, whose entries are about 1/√n_features large."""
-    return adam(network, rate, [(atoms, atoms.shape[1] ** -0.5)])
+    """Return one optimiser for network and atoms.
+
+    Entries of an atom are about 1/√n_features large and move in proportion.
+    """
+    return adam(network, rate, [(atoms, _ATOM_RATE / atoms.shape[1] ** 0.5)])
 
 
 def outcome(

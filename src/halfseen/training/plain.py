@@ -12,8 +12,8 @@ from halfseen.training.trainer import Plan, Samples, Trainer, adam
 class HoleNetwork(nn.Module):
     """A network that is called with values and `observed` and returns scores."""
 
-    def matrices(self) -> list[tuple[Tensor, float]]:
-        """Return parameters that need a learning rate of their own, see `adam`."""
+    def own_rates(self) -> list[tuple[Tensor, float]]:
+        """Return parameters with a learning rate of their own, see `adam`."""
         return []
 
 
@@ -35,7 +35,7 @@ class Plain(Trainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network."""
-        return adam(self.network, self.plan.learning_rate, self.network.matrices())
+        return adam(self.network, self.plan.learning_rate, self.network.own_rates())
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn from one batch."""

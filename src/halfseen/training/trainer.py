@@ -14,7 +14,6 @@ from torch import Tensor, nn
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
 _WEIGHT_DECAY = 1e-3  # of the network
-_MATRIX_RATE = 0.08  # learning rate of atoms and the like, in units of the size of their entries
 
 
 @dataclass(frozen=True)
@@ -182,23 +181,23 @@ class Trainer(ABC):
 
 
 def adam(
-    network: nn.Module, rate: float, matrices: Sequence[tuple[Tensor, float]] = ()
+    network: nn.Module, rate: float, others: Sequence[tuple[Tensor, float]] = ()
 ) -> torch.optim.Optimizer:
-    """Return AdamW for a network and, at a rate of their own, for other matrices.
+    """Return AdamW for a network.
 
     Parameters
     ----------
     network : Module
     rate : float
-    matrices : pairs of Tensor and float
-        Parameters that are no weights of a common layer, and the size of their entries: they
-        move in proportion to it and do not decay.
+        Learning rate of its weights.
+    others : pairs of Tensor and float
+        Parameters, in the network or beside it, that are no weights of a common layer, and
+        their learning rates. They do not decay.
     """
-    apart = {id(matrix) for matrix, _ in matrices}
+    apart = {id(parameter) for parameter, _ in others}
     weights = [weight for weight in network.parameters() if id(weight) not in apart]
     groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
-    for matrix, size in matrices:
-        groups.append({"params": [matrix], "lr": _MATRIX_RATE * size, "weight_decay": 0.0})
+    groups += [{"params": [other], "lr": own, "weight_decay": 0.0} for other, own in others]
     return torch.optim.AdamW(groups, betas=_BETAS)
 
 

@@ -18,6 +18,8 @@ from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork
 from halfseen.training.trainer import Samples
 
+_MATRIX_RATE = 8e-4  # in units of the size of the entries; faster it forgets the data
+
 
 class NeuMissClassifier(NetworkRival):
     """A network on samples that a Neumann series with learned matrices completes.
@@ -95,10 +97,10 @@ class NeuMissNetwork(HoleNetwork):
         self.network = network
         self.depth = depth
 
-    def matrices(self) -> list[tuple[Tensor, float]]:
-        """Return the two matrices with the size of their entries."""
-        size = len(self.step) ** -0.5
-        return [(self.step, size), (self.mix, size)]
+    def own_rates(self) -> list[tuple[Tensor, float]]:
+        """Return the two matrices with rates that fit the size of their entries."""
+        rate = _MATRIX_RATE / len(self.step) ** 0.5
+        return [(self.step, rate), (self.mix, rate)]
 
     def complete(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return samples with their holes filled."""

@@ -1,0 +1,161 @@
+"""Compare classifiers on the same splits of the same data."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def compare(estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None) -> pd.DataFrame:
+    """Cross-validate classifiers side by side.
+
+    Parameters
+    ----------
+    estimators : dict of str to classifier
+        Unfitted, with `fit`, `predict` and `predict_proba`. They are cloned, not changed.
+    X : array of shape (n_samples, ...) or DataFrame
+        NaN marks a hole.
+    y : array of shape (n_samples,)
+    cv : int, splitter or iterable of (train, test)
+        As in scikit-learn; a number means stratified folds in the order of the samples.
+    X_test : as X, optional
+        What the same samples look like when they are tested: for example complete, while
+        training sees them with holes. By default X.
+
+    Returns
+    -------
+    table : DataFrame
+        See `summarise`; best first.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from halfseen import compare, rivals
+    >>> from halfseen.masks import ampute
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X = ampute(X, "random", 0.3, random_state=0)
+    >>> table = compare({"zero": rivals.zero_fill(), "mean": rivals.mean_fill()}, X, y, cv=3)
+    >>> list(table.columns)  # doctest: +NORMALIZE_WHITESPACE
+    ['method', 'accuracy', 'accuracy_sem', 'log_loss', 'log_loss_sem', 'fit_seconds',
+     'predict_seconds', 'p_value', 'n']
+    """
+    return summarise(fold_scores(estimators, X, y, cv=cv, X_test=X_test))
+
+
+def fold_scores(estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None) -> list[dict]:
+    """Fit every classifier on every split; one record each.
+
+    Parameters
+    ----------
+    estimators, X, y, cv, X_test
+        See `compare`.
+
+    Returns
+    -------
+    rows : list of dict
+        method, fold, n_train, n_test, accuracy, log_loss, fit_seconds, predict_seconds.
+    """
+    from sklearn.base import clone
+    from sklearn.metrics import accuracy_score
+    from sklearn.model_selection import check_cv
+    from sklearn.utils import _safe_indexing, check_consistent_length
+
+    if not estimators:
+        raise ValueError("estimators is empty; pass a dict from names to classifiers.")
+    X_test = X if X_test is None else X_test
+    check_consistent_length(X, y, X_test)
+    y = np.asarray(y)
+    rows = []
+    for fold, (train, test) in enumerate(check_cv(cv, y, classifier=True).split(X, y)):
+        known = _safe_indexing(X, train), y[train]
+        new, truth = _safe_indexing(X_test, test), y[test]
+        for name, estimator in estimators.items():
+            try:
+                start = time.perf_counter()
+                model = clone(estimator).fit(*known)
+                fitted = time.perf_counter()
+                probability = np.asarray(model.predict_proba(new))
+                done = time.perf_counter()
+            except Exception as error:
+                error.add_note(f"while comparing: method {name!r}, fold {fold}")
+                raise
+            rows.append(
+                {
+                    "method": name,
+                    "fold": fold,
+                    "n_train": len(train),
+                    "n_test": len(test),
+                    "accuracy": accuracy_score(truth, model.classes_[probability.argmax(1)]),
+                    "log_loss": _log_loss(truth, probability, model.classes_),
+                    "fit_seconds": fitted - start,
+                    "predict_seconds": done - fitted,
+                }
+            )
+    return rows
+
+
+def summarise(rows: Iterable[Mapping]) -> pd.DataFrame:
+    """Return one line per method from records of folds or repetitions.
+
+    Parameters
+    ----------
+    rows : records
+        As `fold_scores` returns them; every method must have the same folds.
+
+    Returns
+    -------
+    table : DataFrame
+        Best accuracy first. Columns: method; accuracy and log_loss, means over the folds,
+        each with its standard error (`_sem`); median fit_seconds and predict_seconds; p_value of
+        a two-sided paired t-test of the accuracies against the best method (NaN for the
+        best itself); n, the number of folds. Training sets of folds overlap, so the
+        variance in the test is enlarged by n_test/n_train (Nadeau and Bengio 2003).
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows))
+    accuracy = frame.pivot(index="fold", columns="method", values="accuracy")
+    if accuracy.isna().any(axis=None):
+        lacking = accuracy.columns[accuracy.isna().any()][0]
+        raise ValueError(f"method {lacking!r} lacks folds that other methods have.")
+    overlap = (frame["n_test"] / frame["n_train"]).mean()
+    groups = frame.groupby("method", sort=False)
+    table = groups[["accuracy", "log_loss"]].mean()
+    for score in ("accuracy", "log_loss"):
+        table[f"{score}_sem"] = groups[score].sem()
+    for seconds in ("fit_seconds", "predict_seconds"):
+        table[seconds] = groups[seconds].median()
+    table["n"] = groups.size()
+    table = table.sort_values(["accuracy", "log_loss"], ascending=[False, True])
+    best = accuracy[table.index[0]]
+    table["p_value"] = [_p_value(best - accuracy[method], overlap) for method in table.index]
+    table.iloc[0, table.columns.get_loc("p_value")] = np.nan
+    order = ["accuracy", "accuracy_sem", "log_loss", "log_loss_sem"]
+    order += ["fit_seconds", "predict_seconds", "p_value", "n"]
+    return table[order].reset_index()
+
+
+def _log_loss(truth: np.ndarray, probability: np.ndarray, classes: np.ndarray) -> float:
+    """Return the mean of −log p of the true class; a class never seen in training has p = 0."""
+    place = np.minimum(np.searchsorted(classes, truth), len(classes) - 1)
+    given = np.where(classes[place] == truth, probability[np.arange(len(truth)), place], 0.0)
+    return float(-np.log(np.maximum(given, np.finfo(np.float64).eps)).mean())
+
+
+def _p_value(differences, overlap: float) -> float:
+    from scipy import stats
+
+    n = len(differences)
+    if n < 2:
+        return math.nan
+    if np.ptp(differences) == 0:
+        return 1.0 if differences.iloc[0] == 0 else 0.0
+    statistic = differences.mean() / math.sqrt((1 / n + overlap) * differences.var())
+    return float(2 * stats.t.sf(abs(statistic), n - 1))
