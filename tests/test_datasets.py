@@ -45,8 +45,10 @@ def test_synthetic_data_refuse_what_cannot_be():
         datasets.synthetic(10, 4, 5, 6)
     with pytest.raises(ValueError, match="separation must be from 0 to"):
         datasets.synthetic(10, 100, 200, 4, 50.0)
-    with pytest.raises(ValueError, match="n_samples must be at least 1"):
+    with pytest.raises(ValueError, match="n_samples must be a whole number ≥ 1"):
         datasets.synthetic(0)
+    with pytest.raises(ValueError, match="n_atoms must be a whole number"):
+        datasets.synthetic(10, 4, 2.5)
 
 
 SETS = {
@@ -166,7 +168,9 @@ def test_damaged_archives(tmp_path):
         (("y_test", None), "it lacks y_test"),
         (("x_train", np.zeros((7, 28, 27), np.uint8)), r"x_train must be unsigned bytes"),
         (("x_test", np.zeros((3, 28, 28))), r"x_test must be unsigned bytes.*float64"),
-        (("y_train", np.zeros(5, np.uint8)), r"with labels of shape \(5,\)"),
+        (("y_train", np.zeros(5, np.uint8)), r"with labels uint8 of shape \(5,\)"),
+        (("y_train", np.array(["a"] * 7)), r"mnist.npz'.*labels <U1"),
+        (("y_train", np.full(7, np.nan)), r"mnist.npz'.*labels float64"),
         (("x_train", np.array([{}] * 7, dtype=object)), "is not an archive of images"),
     ]:
         changed = {**good, key: array}
@@ -204,6 +208,29 @@ def test_spellings_of_holes(tmp_path):
     np.testing.assert_array_equal(X["b"], [1, np.nan, np.nan, np.nan])
 
 
+def test_labels_may_look_like_holes(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a, b,flag,y\n1, ?,True,+\n2, 3,,-\n4, 5,False,None\n")
+    X, y = datasets.table(path, "y")
+    assert list(y) == ["+", "-", "None"]
+    np.testing.assert_array_equal(X["b"], [np.nan, 3, 5])
+    np.testing.assert_array_equal(X["flag"], [1, np.nan, 0])
+
+
+def test_damaged_parquet_files_are_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    FRAME.to_parquet(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        flipped = bytearray(whole)
+        flipped[place] ^= 0xFF
+        path.write_bytes(bytes(flipped))
+        try:
+            datasets.table(path, "label")
+        except ValueError as error:
+            assert "t.parquet'" in str(error)  # noqa: PT017
+
+
 def test_bad_tables_are_named_with_file_and_column(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,red\n2,blue\n")
@@ -218,6 +245,12 @@ def test_bad_tables_are_named_with_file_and_column(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"t.csv' (cannot be read as a table|has no column)"):
             datasets.table(path, "y")
+    path.write_text("a,b,y\n1,2,0,7\n3,4,1,8\n")
+    with pytest.raises(ValueError, match="more fields than its header"):
+        datasets.table(path, "y")
+    path.write_text("a,y\n")
+    with pytest.raises(ValueError, match="has 0 rows and 1 columns"):
+        datasets.table(path, "y")
     path.write_bytes(b"a,y\n\xff\xfe\x00,1\n")
     with pytest.raises(ValueError, match="cannot be read as a table"):
         datasets.table(path, "y")

@@ -177,8 +177,20 @@ def test_errors_say_what_was_expected():
             ampute(bad, "random", 0.5)
     with pytest.raises(ValueError, match="inf at index"):
         ampute([[1.0, np.inf]], "random", 0.5)
-    with pytest.raises(ValueError, match="n_groups"):
-        ampute(X, "columns", 0.5, n_groups=11)
+    for n_groups in (11, 0, True, 1.5):
+        with pytest.raises(ValueError, match="n_groups"):
+            ampute(X, "columns", 0.5, n_groups=n_groups)
+    for value in ("x", np.nan, np.inf):
+        with pytest.raises(ValueError, match="strength must be a finite number"):
+            ampute(X, "mnar", 0.5, strength=value)
+    with pytest.raises(ValueError, match="got \\['random'\\]"):
+        ampute(X, ["random"], 0.5)
+    # as many columns as are needed, to the last one
+    assert np.isnan(ampute(made((20, 100)), "mar", 0.55, observed_share=0.45)).sum() == 1100
+    huge = np.isnan(ampute(made((2000, 2)) * 1e200, "mnar", 0.3, random_state=0))
+    assert (huge == np.isnan(ampute(made((2000, 2)), "mnar", 0.3, random_state=0))).all()
+    frame = pd.DataFrame({"whole": [1, 2, 3, 4], "flag": [True, False, True, True]})
+    assert (ampute(frame, "random", 0.25).dtypes == np.float64).all()
     with pytest.raises(ValueError, match="observed_share"):
         ampute(X, "mar", 0.5, observed_share=1.0)
 

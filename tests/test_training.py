@@ -42,7 +42,8 @@ def make_trainer(way, output="reconstruction", n_epochs=10, batch_size=N_SAMPLES
     ).double()
     completion.normalise_atoms()  # to norm 1 in float64
     network = nn.Linear(N_FEATURES, N_CLASSES).double()
-    plan = CodingPlan(n_epochs, batch_size, 0.1, LAMBDA_REC, LAMBDA_L1, **settings)
+    weights = {"lambda_rec": LAMBDA_REC, "lambda_l1": LAMBDA_L1}
+    plan = CodingPlan(n_epochs, batch_size, 0.1, **weights, **settings)
     generator = torch.Generator().manual_seed(0)
     return way(completion, network, samples, plan, generator, **rates)
 
@@ -254,7 +255,7 @@ def test_atoms_have_norm_one_after_every_step(way):
 
 def test_every_sample_loses_its_own_share_of_entries():
     trainer = make_trainer(TaskDriven, hide=0.25)
-    kept = trainer._kept(torch.ones(2000, 100, dtype=torch.bool)).double().mean(1)
+    kept = trainer.kept(torch.ones(2000, 100, dtype=torch.bool)).double().mean(1)
     assert kept.mean() == pytest.approx(0.75, abs=0.01)
     assert kept.max() == 1.0
     assert 0.3 < kept.min() < 0.55
@@ -263,7 +264,7 @@ def test_every_sample_loses_its_own_share_of_entries():
 
 def test_hidden_entries_do_not_reach_the_code_but_count_in_the_error(monkeypatch):
     trainer = make_trainer(TaskDriven, hide=0.25)
-    monkeypatch.setattr(trainer, "_kept", torch.zeros_like)
+    monkeypatch.setattr(trainer, "kept", torch.zeros_like)
     outcome = trainer.step(torch.arange(N_SAMPLES))
     assert (outcome["nonzero"] == 0).all()
     X, observed = trainer.samples.X, trainer.samples.observed

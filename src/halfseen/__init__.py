@@ -36,14 +36,18 @@ _HOME = {
     "sparse_encode": "halfseen.coding",
 }
 
+_MODULES = ("datasets", "masks", "nn", "rivals")
+
 __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str):
+    if name in _MODULES:
+        return importlib.import_module(f"halfseen.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'halfseen' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_MODULES])

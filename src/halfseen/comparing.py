@@ -67,13 +67,16 @@ def fold_scores(estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None) -> li
     from sklearn.model_selection import check_cv
     from sklearn.utils import _safe_indexing, check_consistent_length
 
-    if not estimators:
-        raise ValueError("estimators is empty; pass a dict from names to classifiers.")
+    if not isinstance(estimators, Mapping) or not estimators:
+        raise ValueError(
+            f"estimators must be a dict from names to classifiers, not empty; got {estimators!r}."
+        )
     X_test = X if X_test is None else X_test
     check_consistent_length(X, y, X_test)
     y = np.asarray(y)
     rows = []
     for fold, (train, test) in enumerate(check_cv(cv, y, classifier=True).split(X, y)):
+        train, test = (np.arange(len(y))[rows] for rows in (train, test))  # also of masks
         known = _safe_indexing(X, train), y[train]
         new, truth = _safe_indexing(X_test, test), y[test]
         for name, estimator in estimators.items():
@@ -81,8 +84,9 @@ def fold_scores(estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None) -> li
                 start = time.perf_counter()
                 model = clone(estimator).fit(*known)
                 fitted = time.perf_counter()
-                probability = np.asarray(model.predict_proba(new))
+                predicted = model.predict(new)
                 done = time.perf_counter()
+                probability = np.asarray(model.predict_proba(new))
             except Exception as error:
                 error.add_note(f"while comparing: method {name!r}, fold {fold}")
                 raise
@@ -92,7 +96,7 @@ def fold_scores(estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None) -> li
                     "fold": fold,
                     "n_train": len(train),
                     "n_test": len(test),
-                    "accuracy": accuracy_score(truth, model.classes_[probability.argmax(1)]),
+                    "accuracy": accuracy_score(truth, predicted),
                     "log_loss": _log_loss(truth, probability, model.classes_),
                     "fit_seconds": fitted - start,
                     "predict_seconds": done - fitted,
@@ -115,8 +119,9 @@ def summarise(rows: Iterable[Mapping]) -> pd.DataFrame:
         Best accuracy first. Columns: method; accuracy and log_loss, means over the folds,
         each with its standard error (`_sem`); median fit_seconds and predict_seconds; p_value of
         a two-sided paired t-test of the accuracies against the best method (NaN for the
-        best itself); n, the number of folds. Training sets of folds overlap, so the
-        variance in the test is enlarged by n_test/n_train (Nadeau and Bengio 2003).
+        best itself, and where all folds differ by the same amount); n, the number of folds.
+        Training sets of folds overlap, so the variance in the test is enlarged by
+        n_test/n_train (Nadeau and Bengio 2003).
     """
     import pandas as pd
 
@@ -156,6 +161,6 @@ def _p_value(differences, overlap: float) -> float:
     if n < 2:
         return math.nan
     if np.ptp(differences) == 0:
-        return 1.0 if differences.iloc[0] == 0 else 0.0
+        return 1.0 if differences.iloc[0] == 0 else math.nan  # no spread, no test
     statistic = differences.mean() / math.sqrt((1 / n + overlap) * differences.var())
     return float(2 * stats.t.sf(abs(statistic), n - 1))

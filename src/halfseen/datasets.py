@@ -7,6 +7,7 @@ standard split. Images are float32 of shape (n, channels, height, width), from 0
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.error import URLError
 import numpy as np
 
 from halfseen.boundary import seed_from
+from halfseen.fitting import is_number, is_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,9 +114,9 @@ def synthetic(
         "n_features": n_features,
         "n_atoms": n_atoms,
     }.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value!r}.")
-    if not 1 <= sparsity <= n_atoms:
+        if not is_whole(value):
+            raise ValueError(f"{name} must be a whole number ≥ 1; got {value!r}.")
+    if not is_whole(sparsity) or sparsity > n_atoms:
         raise ValueError(f"sparsity must be from 1 to n_atoms={n_atoms}; got {sparsity!r}.")
     random = np.random.default_rng(seed_from(random_state))
     dictionary = random.standard_normal((n_atoms, n_features))
@@ -126,9 +128,9 @@ def synthetic(
     bias = -float(np.median(codes @ projections))
     # A coordinate of a sample has about the deviation √(sparsity / n_features).
     spread = float(np.sqrt(sparsity * np.square(projections).mean()))
-    if not 0 <= separation <= 4 * spread:
+    if not is_number(separation) or not 0 <= separation <= 3 * spread:
         raise ValueError(
-            f"separation must be from 0 to {4 * spread:.3g}, four deviations of the distance to "
+            f"separation must be from 0 to {3 * spread:.3g}, three deviations of the distance to "
             f"the hyperplane for this data; got {separation!r}."
         )
     close = np.arange(n_samples)
@@ -200,21 +202,24 @@ def table(path: str | os.PathLike, target: str) -> tuple[pd.DataFrame, np.ndarra
     import pandas as pd
 
     path = Path(path)
-    readers = {
-        ".csv": lambda: pd.read_csv(path, na_values=_MISSING),
-        ".tsv": lambda: pd.read_csv(path, sep="\t", na_values=_MISSING),
-        ".parquet": lambda: pd.read_parquet(path),
-    }
-    if path.suffix.lower() not in readers:
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".tsv", ".parquet"):
         raise ValueError(f"{str(path)!r} must end in .csv, .tsv or .parquet.")
     try:
-        frame = readers[path.suffix.lower()]()
-    except (ValueError, UnicodeDecodeError) as error:  # what pandas and pyarrow raise
+        frame = pd.read_parquet(path) if kind == ".parquet" else _read_text(path, kind, target)
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError) as error:  # what pandas and pyarrow raise
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
     if target not in frame.columns:
         raise ValueError(
             f"{str(path)!r} has no column {target!r}; its columns are "
             f"{', '.join(map(repr, frame.columns))}."
+        )
+    if len(frame) == 0 or len(frame.columns) < 2:
+        raise ValueError(
+            f"{str(path)!r} has {len(frame)} rows and {len(frame.columns) - 1} columns beside "
+            f"{target!r}; at least one of each is needed."
         )
     X, y = frame.drop(columns=target), frame[target]
     if y.isna().any():
@@ -223,12 +228,31 @@ def table(path: str | os.PathLike, target: str) -> tuple[pd.DataFrame, np.ndarra
             f"{int(y.isna().argmax())}; remove them."
         )
     for column in X.columns:
-        if not (pd.api.types.is_numeric_dtype(X[column]) or X[column].isna().all()):
+        values = X[column].dropna()
+        if not (values.isin([True, False]).all() or pd.api.types.is_numeric_dtype(values)):
             raise ValueError(
                 f"column {column!r} of {str(path)!r} is not numeric, for example "
-                f"{X[column].dropna().iloc[0]!r}; encode it as numbers first."
+                f"{values.iloc[0]!r}; encode it as numbers first."
             )
     return X.astype(np.float64), y.to_numpy()
+
+
+def _read_text(path: Path, kind: str, target: str) -> pd.DataFrame:
+    import pandas as pd
+
+    settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
+    columns = pd.read_csv(path, nrows=0, **settings).columns
+    # A label may well be called "-" or "None"; only an empty one is missing.
+    holes = {column: [""] if column == target else _MISSING for column in columns}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            # Without an index column pandas warns of rows that are longer than the header.
+            return pd.read_csv(
+                path, na_values=holes, keep_default_na=False, index_col=False, **settings
+            )
+        except pd.errors.ParserWarning as error:
+            raise ValueError("its rows have more fields than its header has names") from error
 
 
 def _image_set(
@@ -271,16 +295,20 @@ def _read_archive(path: Path, image_shape: tuple[int, ...]) -> list[np.ndarray]:
             if missing:
                 raise ValueError(f"it lacks {', '.join(missing)}")
             arrays = [archive[key] for key in _KEYS]
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        ValueError, TypeError, OSError, EOFError, NotImplementedError, RuntimeError,
+        zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         raise ValueError(
             f"{str(path)!r} is not an archive of images: {error}. {_how_to_get(path.name)}"
         ) from error
     for key, x, y in (("x_train", *arrays[:2]), ("x_test", *arrays[2:])):
-        if x.dtype != np.uint8 or x.shape[1:] != image_shape or y.shape != x.shape[:1]:
+        images = x.dtype == np.uint8 and x.shape[1:] == image_shape
+        if not images or y.shape != x.shape[:1] or y.dtype.kind not in "iu":
             raise ValueError(
                 f"{str(path)!r}: {key} must be unsigned bytes of shape (n, "
-                f"{', '.join(map(str, image_shape))}) with n labels; got {x.dtype} of shape "
-                f"{x.shape} with labels of shape {y.shape}."
+                f"{', '.join(map(str, image_shape))}) with n whole numbers as labels; got "
+                f"{x.dtype} of shape {x.shape} with labels {y.dtype} of shape {y.shape}."
             )
     return [arrays[0], arrays[1].astype(np.int64), arrays[2], arrays[3].astype(np.int64)]
 
@@ -290,7 +318,7 @@ def _from_openml(name: str, openml_name: str, image_shape: tuple[int, ...], n_tr
 
     try:
         bunch = fetch_openml(openml_name, version=1, as_frame=False)
-    except (URLError, OSError) as error:
+    except (URLError, OSError, ValueError) as error:  # OpenML's own errors are ValueErrors
         raise FileNotFoundError(
             f"there is no archive of {name}, and OpenML cannot be reached ({error}). "
             f"{_how_to_get(f'{name}.npz')}"

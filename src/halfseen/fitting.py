@@ -17,7 +17,7 @@ import torch
 
 # Networks draw their first weights and dropout from torch's global generator, which is lent to
 # one training at a time and then put back as it was.
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()  # an imputer or network may fit something itself
 _LEAST_STEPS = 600
 _LEAST_EPOCHS = 10
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import numbers
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from halfseen.boundary import finite_floats, seed_from
+from halfseen.fitting import is_number, is_whole
 
 
 def ampute(X, mechanism: str = "random", rate: float = 0.5, *, random_state=None, **options):
@@ -64,19 +64,20 @@ def ampute(X, mechanism: str = "random", rate: float = 0.5, *, random_state=None
     >>> int(holes.sum())
     20
     """
-    if mechanism not in _MECHANISMS:
+    if not isinstance(mechanism, str) or mechanism not in _MECHANISMS:
         raise ValueError(
             f"mechanism must be one of {', '.join(map(repr, _MECHANISMS))}; got {mechanism!r}."
         )
-    number = isinstance(rate, numbers.Real) and not isinstance(rate, bool)
-    if not number or not 0 <= rate <= 1:
+    if not is_number(rate) or not 0 <= rate <= 1:
         raise ValueError(f"rate must be a number from 0 to 1; got {rate!r}.")
     make_holes = _MECHANISMS[mechanism]
     known = list(inspect.signature(make_holes).parameters)[3:]
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             choice = f"it has {', '.join(known)}" if known else "it has none"
             raise TypeError(f"mechanism {mechanism!r} has no option {name!r}; {choice}.")
+        if name in ("strength", "observed_share") and not is_number(value):
+            raise ValueError(f"{name} must be a finite number; got {value!r}.")
     values = finite_floats(X, "X", holes=True)
     if values.ndim < 2 or 0 in values.shape:
         raise ValueError(
@@ -85,7 +86,7 @@ def ampute(X, mechanism: str = "random", rate: float = 0.5, *, random_state=None
     random = np.random.default_rng(seed_from(random_state))
     holes = make_holes(values.cpu().numpy(), float(rate), random, **options)
     if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
-        return X.mask(holes)
+        return X.astype(values.numpy().dtype).mask(holes)
     incomplete = values.masked_fill(torch.from_numpy(holes).to(values.device), torch.nan)
     return incomplete if isinstance(X, Tensor) else incomplete.numpy()
 
@@ -145,7 +146,8 @@ def _mar(
     n_features = flat.shape[1]
     n_observed = max(1, round(observed_share * n_features))
     n_hidden = n_features - n_observed
-    if not 0 < observed_share < 1 or n_hidden < 1 or rate * n_features > n_hidden:
+    n_holes = round(rate * flat.size)
+    if not 0 < observed_share < 1 or n_hidden < 1 or n_holes > n_hidden * len(X):
         raise ValueError(
             f"observed_share={observed_share} of {n_features} features cannot always be observed "
             f"when a share of {rate:g} of all entries is hidden: it must be above 0 and leave "
@@ -155,7 +157,6 @@ def _mar(
     observed, hidden = order[:n_observed], order[n_observed:]
     drivers = _standardised(flat[:, observed]) @ random.standard_normal((n_observed, n_hidden))
     holes = np.zeros(flat.shape, dtype=bool)
-    n_holes = round(rate * flat.size)
     holes[:, hidden] = _hide_by_rank(strength * _standardised(drivers), n_holes, random)
     return holes.reshape(X.shape)
 
@@ -171,7 +172,7 @@ def _mnar(
 def _columns(
     X: np.ndarray, rate: float, random: np.random.Generator, n_groups: int = 1
 ) -> np.ndarray:
-    if not isinstance(n_groups, numbers.Integral) or not 1 <= n_groups <= len(X):
+    if not is_whole(n_groups) or n_groups > len(X):
         raise ValueError(
             f"n_groups must be a whole number from 1 to the number of samples, {len(X)}; got "
             f"{n_groups!r}."
@@ -188,6 +189,7 @@ def _standardised(flat: np.ndarray) -> np.ndarray:
     """Return columns with mean 0 and deviation 1; 0 for NaN and in constant columns."""
     flat = flat.astype(np.float64)
     seen = ~np.isnan(flat)
+    flat = flat / max(1.0, np.abs(flat[seen]).max(initial=0.0))  # so that squares stay in range
     count = np.maximum(seen.sum(0), 1)
     centred = np.where(seen, flat - np.where(seen, flat, 0).sum(0) / count, 0)
     scale = np.sqrt(np.square(centred).sum(0) / count)

@@ -2,8 +2,9 @@
 
 Every function below returns an unfitted classifier for data with NaN. Those with a network take
 any of our networks and the parameters of training of `SparseCodingClassifier` (`n_epochs`,
-`batch_size`, `learning_rate`, `validation_fraction`, `device`, `random_state`, `verbose`), and
-train by the same optimiser, schedule and early stopping.
+`batch_size`, `learning_rate`, `validation_fraction`, `hide`, `device`, `random_state`,
+`verbose`), and train by the same optimiser, schedule and early stopping, with entries hidden in
+each step by the same law. ``hide=0`` leaves that out.
 
 Some fill training samples with the help of their labels (`class_mean_fill`, `class_knn_fill`).
 New samples, and those held out for validation, are filled without labels: from all classes.
@@ -67,8 +68,7 @@ def class_knn_fill(
 
     The paper has 10, 20, 50 and 100 neighbours.
     """
-    device = training.get("device", "auto")
-    return ImputedClassifier(ClassKNNImputer(n_neighbors, device=device), network, **training)
+    return ImputedClassifier(ClassKNNImputer(n_neighbors), network, **training)
 
 
 def sequential_sparse(network: NetworkSpec = "logistic", **settings) -> SparseCodingClassifier:
@@ -121,7 +121,7 @@ def complete_data(
 
     The paper's control drops 0, 0.1 and 0.25 of the input.
     """
-    return ImputedClassifier(None, network, dropout=dropout, **training)
+    return ImputedClassifier(None, network, dropout=dropout, hide=0.0, **training)
 
 
 def gradient_boosting(random_state=None, **settings) -> ClassifierMixin:

@@ -12,7 +12,9 @@ from halfseen.boundary import check_finite, choose_device, seed_from, tensors_wi
 from halfseen.fitting import (
     check_training_settings,
     epochs,
+    is_number,
     learning_rate,
+    require,
     split_for_validation,
     training_mode,
 )
@@ -24,7 +26,7 @@ from halfseen.training.loop import run
 from halfseen.training.plain import HoleNetwork, Plain
 from halfseen.training.trainer import Plan, Samples
 
-_SAMPLES_AT_ONCE = 512
+_SAMPLES_AT_ONCE = 128
 
 
 class NetworkRival(ScoringClassifier):
@@ -39,6 +41,7 @@ class NetworkRival(ScoringClassifier):
     batch_size: int
     learning_rate: float | None
     validation_fraction: float | None
+    hide: float
     device: str | torch.device
     random_state: int | np.random.RandomState | None
     verbose: int
@@ -50,6 +53,7 @@ class NetworkRival(ScoringClassifier):
     def _check_settings(self) -> None:
         """Refuse parameters that make no sense."""
         check_training_settings(self)
+        require(self, "hide", is_number(self.hide) and 0 <= self.hide <= 0.5, "from 0 to 0.5")
 
     def _fill_training(self, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return the samples to learn from, standardised; NaN where the network takes holes."""
@@ -98,7 +102,7 @@ class NetworkRival(ScoringClassifier):
             trainer = Plain(
                 network,
                 samples,
-                Plan(n_epochs, self.batch_size, learning_rate(self)),
+                Plan(n_epochs, self.batch_size, learning_rate(self), self.hide),
                 torch.Generator(device).manual_seed(seed),
             )
             with live_line(self.verbose, n_epochs) as report:
@@ -118,17 +122,15 @@ class NetworkRival(ScoringClassifier):
         device = choose_device(self.device)
         module = self.module_.to(device).eval()
         like = next(module.parameters())
-        filled = torch.from_numpy(self._fill(values))
-        check_finite(filled, "X, standardised,", holes=True)
+        filled, _ = tensors_with_holes(self._fill(values), "X, standardised,")
+        filled = filled.to(like.dtype)
+        check_finite(filled, "X, standardised,", holes=False)
         observed = torch.from_numpy(~np.isnan(values))
-        parts = []
-        for some, seen in zip(
-            filled.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True
-        ):
-            with torch.no_grad():
-                scores = module(torch.nan_to_num(some.to(like)), seen.to(device))
-            parts.append(scores.double().cpu().numpy())
-        return np.concatenate(parts)
+        parts = zip(filled.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True)
+        with torch.no_grad():
+            scores = torch.cat([module(X.to(device), seen.to(device)) for X, seen in parts])
+        check_finite(scores, "the result for X", holes=False)
+        return scores.double().cpu().numpy()
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:
         return self.standardise_(torch.from_numpy(values.copy())).numpy().astype(values.dtype)

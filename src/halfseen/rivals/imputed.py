@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.impute import SimpleImputer
 from torch import Tensor, nn
 
 from halfseen.fitting import is_number, require
@@ -33,7 +34,7 @@ class ImputedClassifier(NetworkRival):
     impute_scaled : bool
         Fill after standardisation, so that distances and regressions have a common scale, or
         (False) in the units of X.
-    n_epochs, batch_size, learning_rate, validation_fraction, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
         See `SparseCodingClassifier`. With `validation_fraction` the imputer learns from the
         other samples only.
 
@@ -73,6 +74,7 @@ class ImputedClassifier(NetworkRival):
         batch_size: int = 128,
         learning_rate: float | None = None,
         validation_fraction: float | None = None,
+        hide: float = 0.25,
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -86,6 +88,7 @@ class ImputedClassifier(NetworkRival):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.hide = hide
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -105,6 +108,7 @@ class ImputedClassifier(NetworkRival):
             self.imputer_ = None
             return self._complete(values)
         self.imputer_ = clone(self.imputer)
+        self._scaled_first = self.impute_scaled
         return self._filled(values, lambda flat: self.imputer_.fit_transform(flat, labels))
 
     def _fill(self, values: np.ndarray) -> np.ndarray:
@@ -116,7 +120,10 @@ class ImputedClassifier(NetworkRival):
         shape = tuple(samples.X.shape[1:])
         shape = _with_indicator_shape(shape) if self.indicator else shape
         network = make_network(self.network, shape, n_classes)
-        return FilledNetwork(network, self.indicator, self.dropout)
+        blank = np.full((1, *samples.X.shape[1:]), np.nan)
+        constant = isinstance(self.imputer_, SimpleImputer)
+        fill = self._fill(blank)[0] if constant else np.zeros(blank.shape[1:])
+        return FilledNetwork(network, torch.from_numpy(fill), self.indicator, self.dropout)
 
     def _complete(self, values: np.ndarray) -> np.ndarray:
         if np.isnan(values).any():
@@ -127,9 +134,11 @@ class ImputedClassifier(NetworkRival):
         return self._standardised(values)
 
     def _filled(self, values: np.ndarray, fill) -> np.ndarray:
-        given = self._standardised(values) if self.impute_scaled else values
+        if "device" in self.imputer_.get_params():
+            self.imputer_.set_params(device=self.device)
+        given = self._standardised(values) if self._scaled_first else values
         flat = given.reshape(len(values), -1)
-        filled = np.asarray(fill(flat.copy()))
+        filled = np.array(fill(flat.copy()))
         if filled.shape != flat.shape or np.isnan(filled).any():
             raise ValueError(
                 f"the imputer must return all {flat.shape[1]} features without NaN; got shape "
@@ -137,17 +146,33 @@ class ImputedClassifier(NetworkRival):
                 f"features that were never observed: set keep_empty_features=True."
             )
         filled = filled.reshape(values.shape).astype(values.dtype, copy=False)
-        return filled if self.impute_scaled else self._standardised(filled)
+        return filled if self._scaled_first else self._standardised(filled)
 
 
 class FilledNetwork(HoleNetwork):
-    """A network on filled samples, perhaps with dropout at the input or an indicator of holes."""
+    """A network on filled samples.
 
-    def __init__(self, network: nn.Module, indicator: bool, dropout: float) -> None:
+    Parameters
+    ----------
+    network : Module
+    fill : Tensor of shape sample_shape
+        What stands for values that are hidden in a step of training.
+    indicator : bool
+    dropout : float
+    """
+
+    fill: Tensor
+
+    def __init__(self, network: nn.Module, fill: Tensor, indicator: bool, dropout: float) -> None:
         super().__init__()
+        self.register_buffer("fill", fill)
         self.dropout = nn.Dropout(dropout)
         self.network = network
         self.indicator = indicator
+
+    def hidden(self, X: Tensor, shown: Tensor) -> Tensor:
+        """Return values with the fill where they are not shown."""
+        return torch.where(shown, X, self.fill)
 
     def forward(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return scores, shape (n_samples, n_classes)."""

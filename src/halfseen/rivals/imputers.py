@@ -45,6 +45,7 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
+        self._check_settings()
         self._learn(X, self._checked(X))
         return self
 
@@ -60,18 +61,25 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         filled : ndarray of shape (n_samples, n_features)
-            Where a class never shows a feature, new samples' values stand in.
+            Where a class never shows a feature, it is filled as in new samples.
         """
+        self._check_settings()
         values = self._checked(X)
-        self._learn(X, values)
+        if y is None:
+            self._learn(X, values)
+            return self._fill(values)
+        y = column_or_1d(y)
+        check_consistent_length(values, y)
         filled = values.copy()
-        if y is not None:
-            y = column_or_1d(y)
-            check_consistent_length(values, y)
-            for label in np.unique(y):
-                rows = y == label
-                filled[rows] = self._fill_from(values[rows], self._sources(values[rows]))
-        return self._fill_rest(filled)
+        for label in np.unique(y):
+            rows = y == label
+            filled[rows] = self._fill_from(values[rows], self._sources(values[rows]))
+        self._learn(X, values)
+        rest = np.isnan(filled)
+        rows = rest.any(1)
+        if rows.any():
+            filled[rows] = np.where(rest[rows], self._fill(values[rows]), filled[rows])
+        return filled
 
     def transform(self, X) -> np.ndarray:
         """Fill samples without labels.
@@ -87,7 +95,7 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         values = self._checked(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self._fill_rest(values.copy())
+        return self._fill(values)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -106,16 +114,18 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _learn(self, X, values: np.ndarray) -> None:
         sources = self._sources(values)
-        self.mean_ = ObservedMoments.of(values).mean  # 0 for features that are never observed
         self.sources_ = sources.copy()
         validate_data(self, X, reset=True, skip_check_array=True)
 
-    def _fill_rest(self, values: np.ndarray) -> np.ndarray:
-        """Fill the holes that are left, from all classes; then from the means."""
-        rows = np.isnan(values).any(1)
+    def _check_settings(self) -> None:
+        """Refuse parameters that make no sense; there are none by default."""
+
+    def _fill(self, values: np.ndarray) -> np.ndarray:
+        """Fill from all classes; features that nobody has shown become 0."""
+        filled, rows = values.copy(), np.isnan(values).any(1)
         if rows.any():
-            values[rows] = self._fill_from(values[rows], self.sources_)
-        return np.where(np.isnan(values), self.mean_.astype(values.dtype), values)
+            filled[rows] = self._fill_from(values[rows], self.sources_)
+        return np.nan_to_num(filled, nan=0.0, copy=False)
 
 
 class ClassMeanImputer(ClasswiseImputer):
@@ -123,10 +133,8 @@ class ClassMeanImputer(ClasswiseImputer):
 
     Attributes
     ----------
-    mean_ : ndarray of shape (n_features,)
-        Means of all observed values; new samples are filled with them.
     sources_ : ndarray of shape (1, n_features)
-        The same.
+        Means of all observed values; new samples are filled with them.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -167,7 +175,6 @@ class ClassKNNImputer(ClasswiseImputer):
     ----------
     sources_ : ndarray of shape (n_samples, n_features)
         The training samples, with their holes.
-    mean_ : ndarray of shape (n_features,)
     n_features_in_ : int
     feature_names_in_ : ndarray of str
     """
@@ -176,14 +183,18 @@ class ClassKNNImputer(ClasswiseImputer):
         self.n_neighbors = n_neighbors
         self.device = device
 
-    def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    def _check_settings(self) -> None:
         require(self, "n_neighbors", is_whole(self.n_neighbors), "a whole number ≥ 1")
+        choose_device(self.device)
+
+    def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
         device = choose_device(self.device)
-        X, observed = tensors_with_holes(values, device=device)
-        donors = tensors_with_holes(sources, device=device)
-        means, found = fill_from_neighbours(X, observed, *donors, self.n_neighbors)
-        filled = torch.where(observed, X, torch.where(found, means, torch.nan)).cpu().numpy()
-        return np.where(np.isnan(filled), _means(sources).astype(values.dtype), filled)
+        # Distances lose no digits to a common offset, and what is not found is a mean.
+        centre = _means(sources).astype(values.dtype)
+        X, observed = tensors_with_holes(values - centre, device=device)
+        donors = tensors_with_holes(sources - centre, device=device)
+        means = fill_from_neighbours(X, observed, *donors, self.n_neighbors)
+        return np.where(np.isnan(values), means.cpu().numpy() + centre, values)
 
     def _sources(self, values: np.ndarray) -> np.ndarray:
         return values

@@ -10,13 +10,10 @@ together.
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
 from halfseen.fitting import is_whole, require
@@ -29,6 +26,8 @@ _RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
 _FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _START_SAMPLES = 10_000  # that the first mixture is fitted to
+_EM_STEPS = 30
+_PRIOR = 1.0  # entries of mean 0 and variance 1 that are added to every feature of the start
 _LEAST_VARIANCE = 1e-3  # of the first mixture, in units of the standardised data
 _NO_VARIANCE = 1e-12
 _MIXTURE_RATE = 1e-3  # learning rate; at that of the weights it forgets the data
@@ -46,7 +45,7 @@ class NNGMMClassifier(NetworkRival):
         authors do not treat, as the affine map that it is); else that of the layer itself.
     n_components : int
         Gaussians of the mixture.
-    n_epochs, batch_size, learning_rate, validation_fraction, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
         See `SparseCodingClassifier`.
 
     Attributes
@@ -69,6 +68,7 @@ class NNGMMClassifier(NetworkRival):
         batch_size: int = 128,
         learning_rate: float | None = None,
         validation_fraction: float | None = None,
+        hide: float = 0.25,
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -79,6 +79,7 @@ class NNGMMClassifier(NetworkRival):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.hide = hide
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -147,16 +148,19 @@ class MixtureNetwork(HoleNetwork):
     def __init__(self, network: nn.Module, mixture: Mixture) -> None:
         super().__init__()
         layers = _flat(network)
-        place = next((i for i, layer in enumerate(layers) if not isinstance(layer, _RESHAPING)), -1)
-        if not isinstance(layers[place], _FIRST):
+        place = 0
+        while place < len(layers) and isinstance(layers[place], _RESHAPING):
+            place += 1
+        first = layers[place] if place < len(layers) else None
+        if not isinstance(first, _FIRST):
             raise ValueError(
                 f"NN-GMM needs a network that is a torch.nn.Sequential and begins, after layers "
-                f"that reshape, with a Linear or convolution layer; got "
-                f"{type(layers[place]).__name__} there."
+                f"that reshape, with a Linear or convolution layer; got {type(first).__name__} "
+                f"there."
             )
         self.mixture = mixture
         self.reshape = nn.Sequential(*layers[:place])
-        self.first = layers[place]
+        self.first = first
         rest = layers[place + 1 :]
         self.norm = rest.pop(0) if rest and isinstance(rest[0], _NORMS) else None
         self.rectified = bool(rest) and isinstance(rest[0], nn.ReLU)
@@ -222,29 +226,37 @@ def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
     return torch.where(certain, F.relu(mean), expected)
 
 
+@torch.no_grad()
 def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
-    """Return a mixture fitted to samples whose holes are filled with means, 0 here."""
-    X = samples.X[:_START_SAMPLES] * samples.observed[:_START_SAMPLES]
-    flat = X.flatten(1).double().cpu().numpy()
-    fitted = GaussianMixture(
-        min(n_components, len(flat)),
-        covariance_type="diag",
-        reg_covar=_LEAST_VARIANCE,
-        tol=1e-2,
-        random_state=seed,
+    """Return a mixture fitted to what is observed of some samples, by EM.
+
+    With a diagonal covariance EM needs no guess of the holes: observed entries are weighted
+    by the responsibilities, the others left out.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(samples), generator=generator)[:_START_SAMPLES]
+    some = samples.rows(chosen.to(samples.X.device))
+    X, seen = some.X * some.observed, some.observed.to(some.X.dtype)
+    n_components = min(n_components, len(X))
+    mixture = Mixture(
+        X.new_full((n_components,), 1 / n_components),
+        X[:n_components].clone(),
+        torch.ones_like(X[:n_components]),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
-        fitted.fit(flat)
-    shape = (-1, *X.shape[1:])
-    weights, means, variances = (
-        torch.from_numpy(array).to(X)
-        for array in (fitted.weights_, fitted.means_, fitted.covariances_)
-    )
-    return Mixture(weights.clamp(min=1e-6), means.reshape(shape), variances.reshape(shape))
+    # A component with few observations of a feature stays near the standardised mean.
+    for _ in range(_EM_STEPS):
+        share = mixture.responsibilities(X, some.observed).T  # (n_components, n_samples)
+        count = _PRIOR + (share @ seen.flatten(1)).reshape(mixture.means.shape)
+        mean = (share @ X.flatten(1)).reshape(count.shape) / count
+        square = (share @ X.flatten(1).square()).reshape(count.shape)
+        variance = ((square + _PRIOR) / count - mean.square()).clamp(min=_LEAST_VARIANCE)
+        weights = share.mean(1).clamp(min=1e-6)
+        mixture = Mixture(weights / weights.sum(), mean, variance)
+    return mixture
 
 
 def _flat(network: nn.Module) -> list[nn.Module]:
-    if not isinstance(network, nn.Sequential):
+    """Return the layers of nested `Sequential`s, as far as they are nothing else."""
+    if type(network).forward is not nn.Sequential.forward:
         return [network]
     return [layer for part in network for layer in _flat(part)]

@@ -15,7 +15,7 @@ _NEIGHBOURS_AT_ONCE = 64
 @torch.no_grad()
 def fill_from_neighbours(
     X: Tensor, observed: Tensor, donors: Tensor, donors_observed: Tensor, n_neighbors: int
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Return for each hole the mean over the nearest donors in which the feature is observed.
 
     The distance of two samples is the mean squared difference of the features that both
@@ -35,12 +35,10 @@ def fill_from_neighbours(
     Returns
     -------
     means : Tensor of shape (n_samples, n_features)
-        0 where nothing was found and, as a rule, where X is observed.
-    found : bool Tensor of the same shape
-        False where X is observed or no donor within reach has the feature.
+        0 where X is observed or no donor within reach has the feature; centre features
+        first, then that is the mean.
     """
     means = torch.zeros_like(X)
-    found = torch.zeros_like(observed)
     seen = donors_observed.to(donors.dtype)
     squares = donors.square()
     compiled = not X.is_cuda and importlib.util.find_spec("numba") is not None
@@ -54,10 +52,10 @@ def fill_from_neighbours(
         distance = torch.where(n_common > 0, distance.clamp(min=0) / n_common, torch.inf)
         distance, order = distance.sort(dim=1)
         n_reachable = distance.isfinite().sum(1)
-        means[some], found[some] = mean_of_first(
+        means[some] = mean_of_first(
             ~observed[some], donors, donors_observed, order, n_reachable, n_neighbors
         )
-    return means, found
+    return means
 
 
 def _mean_of_first(
@@ -67,7 +65,7 @@ def _mean_of_first(
     order: Tensor,
     n_reachable: Tensor,
     n_neighbors: int,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Return means over the first donors, in the order of each row, that have a feature.
 
     Parameters
@@ -83,7 +81,7 @@ def _mean_of_first(
     Returns
     -------
     means : Tensor of shape (n_rows, n_features)
-    found : bool Tensor of the same shape
+        0 where there is none.
     """
     count = torch.zeros(holes.shape, dtype=torch.int32, device=donors.device)
     total = donors.new_zeros(holes.shape)
@@ -97,8 +95,7 @@ def _mean_of_first(
         count += has.sum(1, dtype=torch.int32)
         if (count[holes] == n_neighbors).all() or not reachable.any():
             break
-    found = (count > 0) & holes
-    return torch.where(found, total / count.clamp(min=1), 0), found
+    return torch.where(holes, total / count.clamp(min=1), 0)
 
 
 def _mean_of_first_compiled(
@@ -108,23 +105,21 @@ def _mean_of_first_compiled(
     order: Tensor,
     n_reachable: Tensor,
     n_neighbors: int,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Do the same with compiled loops on the threads that torch may use."""
     from halfseen.rivals.nearest_compiled import mean_of_first
 
-    means, found = donors.new_zeros(holes.shape), torch.zeros_like(holes)
+    means = donors.new_zeros(holes.shape)
     arrays = [
         tensor.contiguous().numpy()
         for tensor in (holes, donors, donors_observed, order, n_reachable)
     ]
 
     def task(rows: Tensor) -> None:
-        mean_of_first(
-            *arrays, n_neighbors, means.numpy(), found.numpy(), int(rows[0]), int(rows[-1]) + 1
-        )
+        mean_of_first(*arrays, n_neighbors, means.numpy(), int(rows[0]), int(rows[-1]) + 1)
 
     n_threads = torch.get_num_threads()
     parts = [part for part in torch.arange(len(order)).tensor_split(4 * n_threads) if len(part)]
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(task, parts))
-    return means, found
+    return means

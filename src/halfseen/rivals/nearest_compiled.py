@@ -8,9 +8,9 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def mean_of_first(
-    holes, donors, donors_observed, order, n_reachable, n_neighbors, means, found, start, stop
+    holes, donors, donors_observed, order, n_reachable, n_neighbors, means, start, stop
 ):
-    """Write rows `start` to `stop` of `means` and `found`; see `nearest._mean_of_first`."""
+    """Write rows `start` to `stop` of `means`; see `nearest._mean_of_first`."""
     n_features = donors.shape[1]
     wanted = np.empty(n_features, dtype=np.int64)
     count = np.empty(n_features, dtype=np.int64)
@@ -31,11 +31,10 @@ def mean_of_first(
                 if donors_observed[donor, feature]:
                     means[row, feature] += donors[donor, feature]
                     count[feature] += 1
-                    found[row, feature] = True
                 if count[feature] < n_neighbors:
                     wanted[n_left] = feature
                     n_left += 1
             n_wanted = n_left
         for feature in range(n_features):
-            if found[row, feature]:
+            if count[feature]:
                 means[row, feature] /= count[feature]

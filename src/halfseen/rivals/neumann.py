@@ -30,7 +30,7 @@ class NeuMissClassifier(NetworkRival):
         See `SparseCodingClassifier`.
     depth : int
         Terms of the series.
-    n_epochs, batch_size, learning_rate, validation_fraction, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
         See `SparseCodingClassifier`.
 
     Attributes
@@ -53,6 +53,7 @@ class NeuMissClassifier(NetworkRival):
         batch_size: int = 128,
         learning_rate: float | None = None,
         validation_fraction: float | None = None,
+        hide: float = 0.25,
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -63,6 +64,7 @@ class NeuMissClassifier(NetworkRival):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
+        self.hide = hide
         self.device = device
         self.random_state = random_state
         self.verbose = verbose

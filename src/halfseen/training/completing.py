@@ -17,10 +17,9 @@ _ATOM_RATE = 0.08  # learning rate of atoms, in units of the size of their entri
 class CodingPlan(Plan):
     """A plan with the weights of the objective; see `SparseCodingClassifier`."""
 
-    lambda_rec: float
-    lambda_l1: float
+    lambda_rec: float = 1.0
+    lambda_l1: float = 1.0
     label_weight: float = 0.0
-    hide: float = 0.0
 
 
 class CodingTrainer(Trainer):

@@ -18,7 +18,7 @@ from halfseen.training.trainer import Samples, Trainer, evaluating
 _LEAST_PATIENCE = 10  # epochs without a better validation accuracy
 _PATIENT_SHARE = 0.25  # of all epochs
 _WRITING_SHARE = 0.05  # of the time may go into checkpoints
-_SAMPLES_AT_ONCE = 1024
+_SAMPLES_AT_ONCE = 256
 _ADVICE = {
     "J0": "lower learning_rate, or check the scale of what the network sees",
     "J1": "lower the rate of dictionary and codes, or lambda_rec; check X for huge values",

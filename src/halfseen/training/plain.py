@@ -16,9 +16,13 @@ class HoleNetwork(nn.Module):
         """Return parameters with a learning rate of their own, see `adam`."""
         return []
 
+    def hidden(self, X: Tensor, shown: Tensor) -> Tensor:
+        """Return values as they look when only some of them are shown; 0 in the others."""
+        return torch.where(shown, X, 0)
+
 
 class Plain(Trainer):
-    """One network, one gradient; optimiser and schedule are those of all other ways.
+    """One network, one gradient; optimiser, schedule and hiding are those of all other ways.
 
     Parameters
     ----------
@@ -40,7 +44,8 @@ class Plain(Trainer):
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn from one batch."""
         batch = self.samples.rows(rows)
-        scores = self.network(batch.X, batch.observed)
+        shown = self.kept(batch.observed)
+        scores = self.network(self.network.hidden(batch.X, shown), batch.observed & shown)
         J0 = classification_loss(scores, batch.y)
         self.descend(self.weighted_mean(J0, rows))
         return {"J0": J0, "accuracy": scores.argmax(1) == batch.y}

@@ -31,7 +31,7 @@ class TaskDriven(CodingTrainer):
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Hide some more entries, code what is left, learn from the result."""
         batch = self.samples.rows(rows)
-        shown = batch.observed & self._kept(batch.observed)
+        shown = batch.observed & self.kept(batch.observed)
         completion = self.completion.complete(batch.X, shown, _CODING_TOL)
         scores = self.network(getattr(completion, self.completion.output))
         J0 = classification_loss(scores, batch.y)
@@ -39,15 +39,6 @@ class TaskDriven(CodingTrainer):
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
         self.completion.normalise_atoms()
         return _outcome(J0, J1, completion, scores, batch.y)
-
-    def _kept(self, observed: Tensor) -> Tensor:
-        if self.plan.hide == 0:
-            return torch.ones_like(observed)
-        device, n_samples = self.generator.device, len(observed)
-        draw = torch.rand(observed.shape, generator=self.generator, device=device)
-        share = torch.rand(n_samples, generator=self.generator, device=device)
-        share = share.reshape(n_samples, *(1,) * (observed.ndim - 1))
-        return draw >= 2 * self.plan.hide * share
 
 
 class Sequential(CodingTrainer):
@@ -57,11 +48,6 @@ class Sequential(CodingTrainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network alone."""
-        if not any(weight.requires_grad for weight in self.network.parameters()):
-            raise ValueError(
-                "the network has no parameters to train, and training='sequential' trains nothing "
-                "else; unfreeze it or take training='task'."
-            )
         return adam(self.network, self.plan.learning_rate)
 
     @torch.no_grad()

@@ -58,6 +58,7 @@ class Plan:
     n_epochs: int
     batch_size: int
     learning_rate: float
+    hide: float = 0.0
 
 
 class Trainer(ABC):
@@ -155,6 +156,19 @@ class Trainer(ABC):
         loss.backward()
         self.optimiser.step()
 
+    def kept(self, observed: Tensor) -> Tensor:
+        """Say which entries stay visible in this step, as `plan.hide` wants it.
+
+        Each sample loses another share of its entries, `hide` of them in the mean.
+        """
+        if self.plan.hide == 0:
+            return torch.ones_like(observed)
+        device, n_samples = self.generator.device, len(observed)
+        draw = torch.rand(observed.shape, generator=self.generator, device=device)
+        share = torch.rand(n_samples, generator=self.generator, device=device)
+        share = share.reshape(n_samples, *(1,) * (observed.ndim - 1))
+        return draw >= 2 * self.plan.hide * share
+
     def weighted_mean(self, loss: Tensor, rows: Tensor) -> Tensor:
         """Return the mean over a batch, each sample by its weight."""
         return (loss * self.samples.weight[rows]).mean()
@@ -196,6 +210,11 @@ def adam(
     """
     apart = {id(parameter) for parameter, _ in others}
     weights = [weight for weight in network.parameters() if id(weight) not in apart]
+    if not others and not any(weight.requires_grad for weight in weights):
+        raise ValueError(
+            "the network has no parameters to train, and nothing else is trained here; unfreeze "
+            "it, or take SparseCodingClassifier(training='task'), which learns a dictionary."
+        )
     groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
     groups += [{"params": [other], "lr": own, "weight_decay": 0.0} for other, own in others]
     return torch.optim.AdamW(groups, betas=_BETAS)
