@@ -76,7 +76,7 @@ def cells(tables: Path | None) -> list[dict]:
             {"data": path.stem, "method": method, "network": network, "seed": seed}
             for seed in range(10)
             for network in ("logistic", "mlp")
-            for method in ("MU", *rivals.usual(), "NN-GMM", "halfseen")
+            for method in ("MU", *rivals.usual(), "halfseen")
             if method != "mean fill" and (network == "logistic" or method != "gradient boosting")
         ]
     return made

@@ -19,7 +19,7 @@ from torch import nn
 from halfseen import Channels, Patches, Published, SparseCodingClassifier, SparseCodingImputer
 
 
-@parametrize_with_checks([SparseCodingClassifier(n_epochs=100, random_state=0)])
+@parametrize_with_checks([SparseCodingClassifier(n_epochs=200, random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -210,9 +210,10 @@ def test_spellings_of_holes(tmp_path):
 
 def test_labels_may_look_like_holes(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("a, b,flag,y\n1, ?,True,+\n2, 3,,-\n4, 5,False,None\n")
+    path.write_text("a, b,flag,y\n1, ?,True,+\n\t2, 3,,-\n\tnan, 5,False,None\n")
     X, y = datasets.table(path, "y")
     assert list(y) == ["+", "-", "None"]
+    np.testing.assert_array_equal(X["a"], [1, 2, np.nan])  # tabs are blanks, as in real tables
     np.testing.assert_array_equal(X["b"], [np.nan, 3, 5])
     np.testing.assert_array_equal(X["flag"], [1, np.nan, 0])
 

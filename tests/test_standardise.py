@@ -1,8 +1,6 @@
 import numpy as np
-import pytest
 import torch
 
-from halfseen.boundary import merge_equal_rows
 from halfseen.standardise import Standardise, observed_centre_and_scale
 
 NAN = np.nan
@@ -37,27 +35,3 @@ def test_standardise_and_back():
     expected = torch.tensor([[-2.0, NAN], [2.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(layer(X), expected, equal_nan=True)
     torch.testing.assert_close(layer.inverse(layer(X)), X, equal_nan=True)
-
-
-def test_equal_rows_are_merged_and_weights_add_up():
-    X = np.array([[1.0, NAN], [0.0, 2.0], [1.0, -NAN], [-0.0, 2.0], [5.0, 5.0], [1.0, NAN]])
-    y = np.array([0, 1, 0, 1, 2, 1])
-    weight = np.array([1.0, 2.0, 3.0, 4.0, 0.0, 1.0])
-    rows, labels, total = merge_equal_rows(X, y, weight)
-    found = {
-        (str(row.tolist()), int(label)): w
-        for row, label, w in zip(rows, labels, total, strict=True)
-    }
-    assert sorted(found.values()) == [1.0, 4.0, 6.0]
-    assert len(rows) == 3
-    again = merge_equal_rows(X[::-1], y[::-1], weight[::-1])
-    np.testing.assert_array_equal(again[0], rows)
-    np.testing.assert_array_equal(again[2], total)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_merging_keeps_shape_and_dtype(dtype):
-    X = np.random.default_rng(0).random((7, 2, 3)).astype(dtype)
-    rows, _, _ = merge_equal_rows(X, np.zeros(7, dtype=int), np.ones(7))
-    assert rows.shape == X.shape
-    assert rows.dtype == dtype

@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from halfseen import Published, SparseCodingClassifier, Whole, published_settings
-from halfseen.coding import MaskedLasso
+from halfseen import Published, SparseCodingClassifier, Whole, published_settings, rivals
+from halfseen.coding import MaskedLasso, make_solver
+from halfseen.networks import NAMED
 from halfseen.nn import SparseCompletion
+from halfseen.solvers.fista import FixedSteps, largest_curvature
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
 from halfseen.training.published import PublishedSequential, Simultaneous
@@ -224,6 +226,7 @@ def test_task_driven_step_by_finite_differences():
             completion.atoms[index] = before[index] - 1e-6
             slope[index] = (above - loss()) / 2e-6
             completion.atoms[index] = before[index]
+    trainer.set_rates()
     trainer.step(torch.arange(N_SAMPLES))
     clear = slope.abs() > 1e-4
     # The first step of Adam has the length of its rate, against the sign of the gradient.
@@ -259,7 +262,7 @@ def test_every_sample_loses_its_own_share_of_entries():
     assert kept.mean() == pytest.approx(0.75, abs=0.01)
     assert kept.max() == 1.0
     assert 0.3 < kept.min() < 0.55
-    assert make_trainer(TaskDriven)._kept(torch.ones(3, 4, dtype=torch.bool)).all()
+    assert make_trainer(TaskDriven).kept(torch.ones(3, 4, dtype=torch.bool)).all()
 
 
 def test_hidden_entries_do_not_reach_the_code_but_count_in_the_error(monkeypatch):
@@ -321,3 +324,45 @@ def test_published_settings_are_those_of_the_paper():
         published_settings("mnist", missing=0.5)
     with pytest.raises(ValueError, match="0.75"):
         published_settings("mnist-logistic", missing="occlusion")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("network", ["mlp", "cnn4_bn"])
+def test_recorded_steps_are_the_steps_as_written(network):
+    """On a GPU steps are replayed; batches of two sizes, dropout of entries, batch norm."""
+    images = np.random.default_rng(0).random((330, 1, 8, 8)).astype(np.float32)
+    images[np.random.default_rng(1).random(images.shape) < 0.5] = np.nan
+    y = np.arange(330) % 3
+    makers = [
+        lambda spec: SparseCodingClassifier(spec, training="sequential", **settings),
+        lambda spec: rivals.mean_fill(spec, **settings),
+        lambda spec: rivals.neumiss(spec, **settings),
+    ]
+    settings = {"n_epochs": 6, "batch_size": 50, "learning_rate": 0.002, "random_state": 0}
+    for make in makers:
+        replayed = make(network).fit(images, y)
+        # A function is not known to do the same work in every step, so it is not recorded.
+        written = make(lambda shape, n: NAMED[network](shape, n)).fit(images, y)
+        for one, other in zip(replayed.history_, written.history_, strict=True):
+            assert one["J0"] == pytest.approx(other["J0"], rel=2e-3)
+        np.testing.assert_allclose(
+            replayed.predict_proba(images), written.predict_proba(images), atol=0.02
+        )
+
+
+def test_a_fixed_number_of_steps_is_fista_with_a_safe_step():
+    random = torch.Generator().manual_seed(0)
+    options = {"generator": random, "dtype": torch.float64}
+    dictionary = torch.nn.functional.normalize(torch.randn(30, 12, **options), dim=1)
+    X = torch.randn(40, 12, **options)
+    observed = torch.rand(40, 12, **options) < 0.7
+    problem = MaskedLasso(X * observed, observed, dictionary, torch.full((40,), 0.2).double())
+    few = FixedSteps().solve(problem, None, 0.0, 0)
+    many = FixedSteps(2000).solve(problem, None, 0.0, 0)
+    exact = make_solver("cd", torch.device("cpu")).solve(problem, None, 1e-12, 10_000)
+    torch.testing.assert_close(many.codes, exact.codes, atol=1e-6, rtol=0)
+    assert (problem.objective(few.codes) >= problem.objective(many.codes) - 1e-12).all()
+    assert (problem.objective(few.codes) < 1.05 * problem.objective(exact.codes) + 0.01).all()
+    torch.testing.assert_close(many.gap, problem.relative_gap(many.codes), atol=1e-9, rtol=1e-3)
+    norm = torch.linalg.matrix_norm(dictionary, 2).square().item()
+    assert largest_curvature(dictionary) == pytest.approx(norm)

@@ -215,23 +215,3 @@ def check_finite(tensor: Tensor, name: str, holes: bool) -> None:
     value = tensor[place].item()
     advice = "mark missing values with NaN" if holes else "it must be finite"
     raise ValueError(f"{name} contains {value} at index {place}; {advice}.")
-
-
-def merge_equal_rows(
-    values: np.ndarray, y: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return every distinct pair of sample and label once, with the sum of its weights.
-
-    So a weight of two is the same as the sample twice, and a weight of zero the same as
-    leaving it out. The order depends on the samples alone, not on the order they came in.
-    """
-    flat = np.ascontiguousarray(values.reshape(len(values), -1)) + 0.0  # -0.0 becomes 0.0
-    flat[np.isnan(flat)] = np.nan  # of all ways to write NaN, one
-    rows = flat.view(np.dtype((np.void, flat.shape[1] * flat.itemsize))).ravel()
-    _, row = np.unique(rows, return_inverse=True)
-    _, first, pair = np.unique(
-        row.astype(np.int64) * (int(y.max()) + 1) + y, return_index=True, return_inverse=True
-    )
-    total = np.bincount(pair, weights=weight)
-    first, total = first[total > 0], total[total > 0]
-    return values[first], y[first], total

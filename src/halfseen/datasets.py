@@ -227,14 +227,25 @@ def table(path: str | os.PathLike, target: str) -> tuple[pd.DataFrame, np.ndarra
             f"{str(path)!r} has no label in {int(y.isna().sum())} rows, the first is row "
             f"{int(y.isna().argmax())}; remove them."
         )
-    for column in X.columns:
-        values = X[column].dropna()
-        if not (values.isin([True, False]).all() or pd.api.types.is_numeric_dtype(values)):
+    return X.apply(_numbers, source=path), y.to_numpy()
+
+
+def _numbers(column: pd.Series, source: Path) -> pd.Series:
+    """Return a column as floats; text is fine where it reads as a number, True or False."""
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(column):
+        text = column.astype("string").str.strip()
+        text = text.mask(text.isin(_MISSING)).replace({"True": "1", "False": "0"})
+        numbers = pd.to_numeric(text, errors="coerce")
+        wrong = text.notna() & numbers.isna()
+        if wrong.any():
             raise ValueError(
-                f"column {column!r} of {str(path)!r} is not numeric, for example "
-                f"{values.iloc[0]!r}; encode it as numbers first."
+                f"column {column.name!r} of {str(source)!r} is not numeric, for example "
+                f"{text[wrong].iloc[0]!r}; encode it as numbers first."
             )
-    return X.astype(np.float64), y.to_numpy()
+        column = numbers
+    return column.astype(np.float64)
 
 
 def _read_text(path: Path, kind: str, target: str) -> pd.DataFrame:

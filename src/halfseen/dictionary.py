@@ -13,12 +13,15 @@ over the batches.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from halfseen.coding import MaskedLasso, Solver
+from halfseen.coding import MaskedLasso, Solver, make_solver
+from halfseen.solvers.fista import FixedSteps
 
 _FIRST_ALPHA = 6.0  # in units of the final alpha
 _ANNEALED_SHARE = 0.6  # of the steps, until alpha has its final value
@@ -71,6 +74,58 @@ def start_dictionary(
         curvature=torch.zeros_like(atoms),
         idle=torch.zeros(n_atoms, dtype=torch.int64, device=like.device),
     )
+
+
+def learn_dictionary(
+    state: DictionaryState,
+    X: Tensor,
+    observed: Tensor,
+    layout: Tensor,
+    batches: Iterable[Tensor],
+    alpha: float,
+    horizon: int,
+    positive: bool = False,
+) -> DictionaryState:
+    """Learn from mini-batches of tiles.
+
+    Parameters
+    ----------
+    state : DictionaryState
+    X : Tensor of shape (n_samples, n_features)
+        Centred values, 0 in the holes.
+    observed : bool Tensor of the same shape
+    layout : int64 Tensor of shape (n_tiles, n_tile_features)
+        Which features of a sample are in which tile.
+    batches : iterable of int64 Tensor
+        Numbers of tiles, those of a sample side by side.
+    alpha, horizon, positive
+        See `learn_step`.
+    """
+    solver = FixedSteps() if X.is_cuda else make_solver("auto", X.device)
+    layout = layout.to(X.device)
+    for batch in batches:
+        batch = batch.to(X.device)
+        where = (batch // len(layout))[:, None], layout[batch % len(layout)]
+        state = learn_step(state, X[where], observed[where], alpha, horizon, solver, positive)
+    return state
+
+
+def shuffled_batches(
+    n_rows: int, batch_size: int, n_batches: int, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """Yield `n_batches` of row numbers, passing over all rows in a new order again and again.
+
+    What is left at the end of a pass and too short for a batch waits for the next.
+    """
+
+    def endless() -> Iterator[Tensor]:
+        while True:
+            order = torch.randperm(n_rows, generator=generator, device=generator.device)
+            for batch in order.split(batch_size):
+                if len(batch) == min(batch_size, n_rows):
+                    yield batch
+
+    return itertools.islice(endless(), n_batches)
 
 
 def learn_step(
@@ -127,13 +182,16 @@ def _unit_norm(atoms: Tensor, fallback: Tensor) -> Tensor:
 
 
 def _replace_idle_atoms(state: DictionaryState, residual: Tensor) -> DictionaryState:
-    """Put the worst-fitted rows of the batch in the place of atoms that nobody uses."""
-    idle = (state.idle >= _IDLE_STEPS).nonzero().flatten()
-    worst = residual.square().sum(1).argsort(descending=True, stable=True)[: len(idle)]
-    idle = idle[: len(worst)]
-    if len(idle) == 0:
-        return state
-    dictionary, counter = state.dictionary.clone(), state.idle.clone()
-    dictionary[idle] = _unit_norm(residual[worst], dictionary[idle])
-    counter[idle] = 0
-    return replace(state, dictionary=dictionary, idle=counter)
+    """Put the worst-fitted rows of the batch in the place of atoms that nobody uses.
+
+    Written without asking how many there are, which would make the host wait for a GPU.
+    """
+    idle = state.idle >= _IDLE_STEPS
+    place = idle.cumsum(0) - 1  # the first idle atom gets the worst row, and so on
+    replaced = idle & (place < len(residual))
+    worst = residual.square().sum(1).argsort(descending=True, stable=True)
+    rows = residual[worst[place.clamp(0, len(residual) - 1)]]
+    dictionary = torch.where(
+        replaced[:, None], _unit_norm(rows, state.dictionary), state.dictionary
+    )
+    return replace(state, dictionary=dictionary, idle=torch.where(replaced, 0, state.idle))

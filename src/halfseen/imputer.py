@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import numbers
 from collections.abc import Iterator
@@ -22,7 +21,12 @@ from halfseen.boundary import (
     tensors_with_holes,
 )
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
-from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
+from halfseen.dictionary import (
+    DictionaryState,
+    learn_dictionary,
+    shuffled_batches,
+    start_dictionary,
+)
 from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
@@ -131,7 +135,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         centred, observed = self._working_tensors(values, moments)
         generator = torch.Generator().manual_seed(seed_from(self.random_state))
         state = self._start(layout, centred, generator)
-        batches = _shuffled_batches(
+        batches = shuffled_batches(
             len(values) * len(layout), self.batch_size, self.n_steps, generator
         )
         state = self._learn(state, centred, observed, layout, batches, moments)
@@ -285,18 +289,12 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return start_dictionary(self.n_atoms or n_features, n_features, like, generator)
 
     def _learn(self, state, centred, observed, layout, batches, moments) -> DictionaryState:
-        solver = make_solver("auto", centred.device)
-        alpha = self._alpha(moments)
         flat, seen = centred.flatten(1), observed.flatten(1)
         check_squares(flat, "X, centred,")
-        layout = layout.to(centred.device)
-        for batch in batches:
-            batch = batch.to(centred.device)
-            where = (batch // len(layout))[:, None], layout[batch % len(layout)]
-            state = learn_step(
-                state, flat[where], seen[where], alpha, self.n_steps, solver, self.positive
-            )
-        return state
+        alpha = self._alpha(moments)
+        return learn_dictionary(
+            state, flat, seen, layout, batches, alpha, self.n_steps, self.positive
+        )
 
     def _alpha(self, moments: ObservedMoments) -> float:
         if self.alpha is not None:
@@ -346,21 +344,3 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         tiles = codes @ dictionary
         merged = self._tiling().merge(tiles, self.mean_.shape).cpu().numpy()
         return merged + self.mean_.astype(merged.dtype)
-
-
-def _shuffled_batches(
-    n_rows: int, batch_size: int, n_batches: int, generator: torch.Generator
-) -> Iterator[Tensor]:
-    """Yield `n_batches` of row numbers, passing over all rows in a new order again and again.
-
-    What is left at the end of a pass and too short for a batch waits for the next.
-    """
-
-    def endless() -> Iterator[Tensor]:
-        while True:
-            order = torch.randperm(n_rows, generator=generator)
-            for batch in order.split(batch_size):
-                if len(batch) == min(batch_size, n_rows):
-                    yield batch
-
-    return itertools.islice(endless(), n_batches)

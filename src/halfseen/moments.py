@@ -1,27 +1,61 @@
-"""Means and spread of features with holes, also of samples that come in parts."""
+"""Means, spread and range of features with holes, also of samples that come in parts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
+
+_ENTRIES_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
 class ObservedMoments:
-    """Observed count and mean of each feature, and the sum of all squared deviations."""
+    """What is known of each feature from its observed values; arrays of a sample's shape."""
 
     count: np.ndarray
     mean: np.ndarray  # 0 where nothing was observed
-    square_sum: float
+    squares: np.ndarray  # sum of squared deviations from the mean
+    low: np.ndarray  # inf where nothing was observed
+    high: np.ndarray  # -inf where nothing was observed
 
     @classmethod
-    def of(cls, values: np.ndarray) -> ObservedMoments:
-        """Return the moments of samples in which NaN is a hole."""
-        count = (~np.isnan(values)).sum(0)
-        mean = np.nansum(values, 0, dtype=np.float64) / np.maximum(count, 1)
-        return cls(count, mean, float(np.nansum(np.square(values - mean))))
+    def of(cls, values: np.ndarray | Tensor, device: torch.device | None = None) -> ObservedMoments:
+        """Return the moments of samples in which NaN is a hole.
+
+        They are read in parts, twice, so little memory is needed beside them.
+
+        Parameters
+        ----------
+        values : array or Tensor of shape (n_samples, ...)
+        device : torch.device, optional
+            Where to compute.
+        """
+        shape = tuple(values.shape[1:])
+        count = torch.zeros(shape, dtype=torch.int64, device=device)
+        total = torch.zeros(shape, dtype=torch.float64, device=device)
+        low, high = total + torch.inf, total - torch.inf
+        for part in parts_of(values, device):
+            seen = ~part.isnan()
+            part = part.double()
+            count += seen.sum(0)
+            total += torch.where(seen, part, 0).sum(0)
+            low = torch.minimum(low, torch.where(seen, part, torch.inf).amin(0))
+            high = torch.maximum(high, torch.where(seen, part, -torch.inf).amax(0))
+        mean = total / count.clamp(min=1)
+        squares = torch.zeros_like(total)
+        for part in parts_of(values, device):
+            squares += torch.nan_to_num(part.double() - mean, posinf=torch.inf).square().sum(0)
+        return cls(*(array.cpu().numpy() for array in (count, mean, squares, low, high)))
+
+    @property
+    def square_sum(self) -> float:
+        """Sum of all squared deviations."""
+        return float(self.squares.sum())
 
     def merged(self, other: ObservedMoments) -> ObservedMoments:
         """Return the moments of both sets of samples together."""
@@ -32,7 +66,9 @@ class ObservedMoments:
         return ObservedMoments(
             count,
             np.where(other.count > 0, self.mean + difference * share, self.mean),
-            self.square_sum + other.square_sum + float(between.sum()),
+            self.squares + other.squares + between,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
         )
 
     def centred(self, values: np.ndarray) -> np.ndarray:
@@ -52,3 +88,14 @@ class ObservedMoments:
                 f"{len(never)} feature(s) of X are never observed, the first is {first}; remove "
                 f"them or add samples in which they are observed."
             )
+
+
+def parts_of(values: np.ndarray | Tensor, device: torch.device | None = None) -> Iterator[Tensor]:
+    """Yield samples as tensors on a device, some at a time; they must not be written to."""
+    n_at_once = max(1, _ENTRIES_AT_ONCE // max(1, math.prod(values.shape[1:])))
+    for start in range(0, len(values), n_at_once):
+        part = values[start : start + n_at_once]
+        if not isinstance(part, Tensor):
+            # A copy: it may be a map of a file, or not writeable, which torch warns of.
+            part = torch.from_numpy(np.array(part, order="C"))
+        yield part.to(device)

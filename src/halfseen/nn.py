@@ -15,13 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfseen.boundary import tensors_with_holes
+from halfseen.boundary import check_squares, seed_from, tensors_with_holes
 from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
+from halfseen.dictionary import learn_dictionary, shuffled_batches, start_dictionary
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
 
 OUTPUTS = ("completed", "reconstruction")
+_TILES = 512  # in a mini-batch of `learn`
 
 
 class Completion(NamedTuple):
@@ -168,26 +170,38 @@ class SparseCompletion(nn.Module):
         -------
         self
         """
-        from halfseen.imputer import SparseCodingImputer
-
-        _, observed = tensors_with_holes(X)
+        _check_whole("n_steps", n_steps, 1)
+        values, observed = tensors_with_holes(X, device=self.atoms.device)
         if observed.shape[1:] != self.sample_shape:
             raise ValueError(
                 f"samples of shape {self.sample_shape} were expected; got samples of shape "
                 f"{tuple(observed.shape[1:])}."
             )
-        imputer = SparseCodingImputer(
-            len(self.atoms),
-            self.tiling,
-            alpha=lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item(),
-            positive=self.positive,
-            n_steps=n_steps,
-            device=self.atoms.device,
-            random_state=random_state,
-        ).fit(X)
+        count = observed.sum(0)
+        if not (count > 0).all():
+            raise ValueError(
+                f"{int((count == 0).sum())} feature(s) of X are never observed; remove them or "
+                f"add samples in which they are observed."
+            )
+        # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
+        values = values.float() if values.is_cuda else values
+        mean = (values.sum(0, dtype=torch.float64) / count).to(values.dtype)
+        centred = torch.where(observed, values - mean, 0).flatten(1)
+        check_squares(centred, "X, centred,")
+        generator = torch.Generator().manual_seed(seed_from(random_state))
+        state = learn_dictionary(
+            start_dictionary(*self.atoms.shape, centred, generator),
+            centred,
+            observed.flatten(1),
+            self.layout,
+            shuffled_batches(len(centred) * len(self.layout), _TILES, n_steps, generator),
+            lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item(),
+            n_steps,
+            self.positive,
+        )
         with torch.no_grad():
-            self.atoms.copy_(torch.from_numpy(imputer.components_))
-            self.mean.copy_(torch.from_numpy(imputer.mean_))
+            self.atoms.copy_(state.dictionary)
+            self.mean.copy_(mean)
         return self
 
     def forward(self, X: Tensor, details: bool = False) -> Tensor | Completion:

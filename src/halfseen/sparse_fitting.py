@@ -20,11 +20,11 @@ from torch import nn
 from halfseen import storage
 from halfseen.boundary import (
     choose_device,
-    merge_equal_rows,
     plain,
     seed_from,
     tensors_with_holes,
 )
+from halfseen.duplicates import distinct_rows
 from halfseen.fitting import (
     check_training_settings,
     epochs,
@@ -83,8 +83,9 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     """
     check_settings(settings)
     weight = _weights(settings, values, labels, classes, sample_weight)
-    values, labels, weight = merge_equal_rows(values, labels, weight)
     device = choose_device(settings.device)
+    rows, weight = distinct_rows(values, labels, weight, device)
+    values, labels = values[rows], labels[rows]
     seed = _seed(settings, checkpoint)
     if checkpoint is not None:
         storage.require_folder(checkpoint)
@@ -125,6 +126,8 @@ def set_up(settings, values, labels, weight, n_classes, device, seed) -> Setup:
     )
     generator = torch.Generator(device).manual_seed(seed)
     trainer = _make_trainer(settings, module, samples.rows(kept), generator)
+    if isinstance(settings.network, str):  # ours do the same work in every step
+        trainer.record_steps()
 
     def prepare() -> None:
         # The first dictionary comes from all samples: it sees no labels.
@@ -200,7 +203,7 @@ def _module_for(
     settings, values: np.ndarray, n_kept: int, n_classes: int, device: torch.device
 ) -> Model:
     """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    centre, scale = observed_centre_and_scale(values)
+    centre, scale = observed_centre_and_scale(values, device)
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are
         rms = float(np.sqrt(np.nanmean(np.square(values, dtype=np.float64)))) or 1.0

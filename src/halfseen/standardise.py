@@ -34,7 +34,9 @@ class Standardise(nn.Module):
         return X * self.scale + self.centre
 
 
-def observed_centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def observed_centre_and_scale(
+    values: np.ndarray, device: torch.device | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return means and scales of samples in which NaN is a hole; both of a sample's shape.
 
     Features in the same unit should keep their proportions: a pixel at the edge that hardly
@@ -43,27 +45,25 @@ def observed_centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     the columns of a table when more than half of them reach both the smallest and the largest
     value of all, as pixels, ratings and one-hot columns do. Other tables get a standard
     deviation per column.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, *sample_shape)
+    device : torch.device, optional
+        Where to compute.
     """
-    values = values.astype(np.float64, copy=False)
-    with np.errstate(over="ignore"):
-        moments = ObservedMoments.of(values)
+    moments = ObservedMoments.of(values, device)
     moments.require_every_feature()
-    centre = moments.mean
-    if values.ndim > 2 or _same_range(values):
-        scale = np.full_like(centre, moments.root_mean_square())
+    low, high = moments.low, moments.high
+    same_range = ((low == low.min()) & (high == high.max())).mean() > 0.5
+    if values.ndim > 2 or same_range:
+        scale = np.full_like(moments.mean, moments.root_mean_square())
     else:
-        with np.errstate(over="ignore"):
-            scale = np.sqrt(np.nanmean(np.square(values - centre), axis=0))
-        # Rounding may give a constant column a tiny spread; that is no scale.
-        scale[np.nanmax(values, 0) == np.nanmin(values, 0)] = 0.0
+        scale = np.sqrt(moments.squares / moments.count)
+        scale[low == high] = 0.0  # rounding may give a constant column a tiny spread
     if not np.isfinite(scale).all():
         raise ValueError(
-            f"X has values up to {np.nanmax(np.abs(values)):g}, whose squares are out of range; "
+            f"X has values up to {max(-low.min(), high.max()):g}, whose squares are out of range; "
             f"rescale it."
         )
-    return centre, np.where(scale > 0, scale, 1.0)
-
-
-def _same_range(values: np.ndarray) -> bool:
-    low, high = np.nanmin(values, 0), np.nanmax(values, 0)
-    return bool(((low == low.min()) & (high == high.max())).mean() > 0.5)
+    return moments.mean, np.where(scale > 0, scale, 1.0)

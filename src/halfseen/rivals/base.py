@@ -80,7 +80,7 @@ class NetworkRival(ScoringClassifier):
         values, labels, classes = self._checked_training(X, y)
         self._check_settings()
         device, seed = choose_device(self.device), seed_from(self.random_state)
-        centre, scale = observed_centre_and_scale(values)
+        centre, scale = observed_centre_and_scale(values, device)
         # A GPU learns in float32; a CPU in the precision of X.
         double = values.dtype == np.float64 and device.type == "cpu"
         dtype = torch.float64 if double else torch.float32
@@ -105,6 +105,8 @@ class NetworkRival(ScoringClassifier):
                 Plan(n_epochs, self.batch_size, learning_rate(self), self.hide),
                 torch.Generator(device).manual_seed(seed),
             )
+            if isinstance(self.network, str):  # ours do the same work in every step
+                trainer.record_steps()
             with live_line(self.verbose, n_epochs) as report:
                 history = run(trainer, validation=validation, report=report)
         fresh.module_ = network.eval()

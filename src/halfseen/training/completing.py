@@ -71,5 +71,10 @@ def outcome(
     J0: Tensor, J1: Tensor, J2: Tensor, codes: Tensor, scores: Tensor, y: Tensor
 ) -> dict[str, Tensor]:
     """Return what a step reports of each sample."""
-    nonzero = (codes != 0).flatten(1).to(J0.dtype).mean(1)
+    nonzero = share_of_nonzeros(codes, J0.dtype)
     return {"J0": J0, "J1": J1, "J2": J2, "nonzero": nonzero, "accuracy": scores.argmax(1) == y}
+
+
+def share_of_nonzeros(codes: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the share of non-zero codes of each sample."""
+    return (codes != 0).flatten(1).to(dtype).mean(1)

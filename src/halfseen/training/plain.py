@@ -32,6 +32,8 @@ class Plain(Trainer):
     generator : torch.Generator
     """
 
+    recordable = True
+
     def __init__(
         self, network: HoleNetwork, samples: Samples, plan: Plan, generator: torch.Generator
     ) -> None:

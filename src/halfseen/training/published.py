@@ -85,6 +85,9 @@ class Simultaneous(CodingTrainer):
         atoms = {"params": [self.completion.atoms], "lr": self.rates.code_rate}
         return torch.optim.SGD([weights, atoms])
 
+    def set_rates(self) -> None:
+        """Leave the rates as they are."""
+
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Take lines 3 to 12 of Algorithm 1 with one batch."""
         batch, codes = self.samples.rows(rows), self.codes[rows]

@@ -14,11 +14,16 @@ from torch import Tensor
 
 from halfseen.nn import Completion
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
-from halfseen.training.completing import CodingTrainer, adam_with_atoms, outcome
-from halfseen.training.trainer import adam
+from halfseen.training.completing import (
+    CodingTrainer,
+    adam_with_atoms,
+    outcome,
+    share_of_nonzeros,
+)
+from halfseen.training.trainer import Samples, adam
 
 _CODING_TOL = 1e-3
-_SAMPLES_AT_ONCE = 512
+_ENTRIES_ON_CPU, _ENTRIES_ON_GPU = 2**22, 2**28  # of samples and codes in work together
 
 
 class TaskDriven(CodingTrainer):
@@ -38,13 +43,14 @@ class TaskDriven(CodingTrainer):
         J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
         self.completion.normalise_atoms()
-        return _outcome(J0, J1, completion, scores, batch.y)
+        J2 = sparsity_loss(completion.codes, batch.X[0].numel())
+        return outcome(J0, J1, J2, completion.codes, scores, batch.y)
 
 
 class Sequential(CodingTrainer):
     """Codes first, then the network on what they give: Algorithm 3 with modern parts."""
 
-    _inputs: Completion
+    recordable = True
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network alone."""
@@ -52,26 +58,30 @@ class Sequential(CodingTrainer):
 
     @torch.no_grad()
     def start(self) -> None:
-        """Code all samples, once."""
-        parts = [
-            self.completion.complete(self.samples.X[some], self.samples.observed[some])
-            for some in torch.arange(len(self.samples)).split(_SAMPLES_AT_ONCE)
-        ]
-        self._inputs = Completion(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        """Code all samples, once; only what the network sees is kept."""
+        n_tiles, n_tile_features = self.completion.layout.shape
+        per_sample = n_tiles * (n_tile_features + len(self.completion.atoms))
+        at_once = _ENTRIES_ON_GPU if self.samples.X.is_cuda else _ENTRIES_ON_CPU
+        parts = []
+        for rows in torch.arange(len(self.samples)).split(max(1, at_once // per_sample)):
+            batch = self.samples.rows(slice(int(rows[0]), int(rows[-1]) + 1))
+            completion = self.completion.complete(batch.X, batch.observed)
+            fixed = _fixed_terms(batch, completion)
+            parts.append((getattr(completion, self.completion.output), *fixed.values()))
+            names = list(fixed)
+        self._inputs, *terms = (torch.cat(part) for part in zip(*parts, strict=True))
+        self._fixed = dict(zip(names, terms, strict=True))
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn the network from one batch of completed samples."""
-        batch = self.samples.rows(rows)
-        completion = Completion(*(part[rows] for part in self._inputs))
-        scores = self.network(getattr(completion, self.completion.output))
-        J0 = classification_loss(scores, batch.y)
+        scores, y = self.network(self._inputs[rows]), self.samples.y[rows]
+        J0 = classification_loss(scores, y)
         self.descend(self.weighted_mean(J0, rows))
-        J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
-        return _outcome(J0, J1, completion, scores, batch.y)
+        fixed = {name: values[rows] for name, values in self._fixed.items()}
+        return {"J0": J0, **fixed, "accuracy": scores.argmax(1) == y}
 
 
-def _outcome(
-    J0: Tensor, J1: Tensor, completion: Completion, scores: Tensor, y: Tensor
-) -> dict[str, Tensor]:
-    J2 = sparsity_loss(completion.codes, completion.completed[0].numel())
-    return outcome(J0, J1, J2, completion.codes, scores, y)
+def _fixed_terms(batch: Samples, completion: Completion) -> dict[str, Tensor]:
+    J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
+    J2 = sparsity_loss(completion.codes, batch.X[0].numel())
+    return {"J1": J1, "J2": J2, "nonzero": share_of_nonzeros(completion.codes, J1.dtype)}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from halfseen.training.recording import Recorded
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
@@ -72,7 +74,14 @@ class Trainer(ABC):
     plan : Plan
     generator : torch.Generator
         On the device of the samples; for the order of the batches and whatever else is drawn.
+
+    Attributes
+    ----------
+    recordable : bool
+        Whether a step never waits for the device and never depends on the step's number.
     """
+
+    recordable = False
 
     def __init__(
         self,
@@ -86,7 +95,8 @@ class Trainer(ABC):
         self.plan = plan
         self.generator = generator
         self.optimiser = self.make_optimiser()
-        self._rates = [group["lr"] for group in self.optimiser.param_groups]
+        self._rates = [float(group["lr"]) for group in self.optimiser.param_groups]
+        self._take_step: Callable[[Tensor], Tensor] = self._summed_step
         self.n_steps = 0
 
     @property
@@ -137,21 +147,40 @@ class Trainer(ABC):
         order = torch.randperm(
             len(self.samples), generator=self.generator, device=self.generator.device
         )
-        totals: dict[str, Tensor] = {}
+        total: Tensor | float = 0.0
         for rows in order.tensor_split(self.n_batches):
-            outcome = self.step(rows)
+            self.set_rates()
+            total = total + self._take_step(rows)
             self.n_steps += 1
-            weight = self.samples.weight[rows]
-            for name, values in outcome.items():
-                totals[name] = totals.get(name, 0) + (values.detach() * weight).sum()
-        means = (torch.stack(list(totals.values())) / len(self.samples)).tolist()
-        return dict(zip(totals, means, strict=True))
+        means = (total / len(self.samples)).tolist()
+        return dict(zip(self._reported, means, strict=True))
 
-    def descend(self, loss: Tensor) -> None:
-        """Take one step of the optimiser, at the learning rate that the schedule says."""
+    def record_steps(self) -> None:
+        """Record the steps of training once and replay them, if that is possible here.
+
+        A step of a small network takes a GPU less time than launching its kernels one by one.
+        Only for networks that do the same work in every step.
+        """
+        if self.recordable and self.samples.X.is_cuda:
+            self._take_step = Recorded(self._summed_step, self.generator)
+
+    def set_rates(self) -> None:
+        """Give the optimiser the learning rates that the schedule says."""
         done = self.n_steps / (self.n_epochs * self.n_batches)
         for group, rate in zip(self.optimiser.param_groups, self._rates, strict=True):
-            group["lr"] = rate * one_cycle(done)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * one_cycle(done))
+            else:
+                group["lr"] = rate * one_cycle(done)
+
+    def _summed_step(self, rows: Tensor) -> Tensor:
+        outcome = self.step(rows)
+        weight = self.samples.weight[rows]
+        self._reported = list(outcome)
+        return torch.stack([(values.detach() * weight).sum() for values in outcome.values()])
+
+    def descend(self, loss: Tensor) -> None:
+        """Take one step of the optimiser."""
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
@@ -217,7 +246,13 @@ def adam(
         )
     groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
     groups += [{"params": [other], "lr": own, "weight_decay": 0.0} for other, own in others]
-    return torch.optim.AdamW(groups, betas=_BETAS)
+    # On a GPU rate and clock are tensors there, so that a step can be recorded.
+    first = next((group["params"][0] for group in groups if group["params"]), None)
+    on_gpu = first is not None and first.is_cuda
+    if on_gpu:
+        for group in groups:
+            group["lr"] = torch.tensor(group["lr"], device=first.device)
+    return torch.optim.AdamW(groups, betas=_BETAS, capturable=on_gpu)
 
 
 def one_cycle(done: float) -> float:
