@@ -7,7 +7,14 @@ from conftest import planted_rows
 
 from halfseen import SparseCodingImputer
 from halfseen.coding import MaskedLasso, make_solver
-from halfseen.dictionary import DictionaryState, learn_step, start_dictionary
+from halfseen.dictionary import (
+    DictionaryState,
+    learn_dictionary,
+    learn_step,
+    shuffled_batches,
+    start_dictionary,
+)
+from halfseen.solvers.fista import FixedSteps
 
 SOLVER = make_solver("auto", torch.device("cpu"))
 
@@ -93,3 +100,21 @@ def test_a_planted_dictionary_completes_the_holes(missing, limit):
     completed = imputer.fit_transform(incomplete)
     error = np.square(completed - X)[~observed].sum() / np.square(X)[~observed].sum()
     assert error < limit
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_recorded_steps_on_a_gpu_are_the_steps_as_written():
+    random = torch.Generator().manual_seed(0)
+    X = torch.randn(400, 16, generator=random).cuda()
+    observed = (torch.rand(400, 16, generator=random) < 0.7).cuda()
+    layout = torch.arange(16)[None]
+    start = start_dictionary(24, 16, X, random)
+    batches = list(shuffled_batches(400, 64, 40, random))
+    recorded = learn_dictionary(start, X * observed, observed, layout, batches, 0.3, 40)
+    written = start
+    for batch in batches:
+        rows = batch.cuda()
+        tiles = (X * observed)[rows], observed[rows]
+        written = learn_step(written, *tiles, 0.3, 40, FixedSteps())
+    torch.testing.assert_close(recorded.dictionary, written.dictionary, atol=1e-3, rtol=0)
+    assert recorded.n_steps == 40

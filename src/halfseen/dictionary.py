@@ -14,13 +14,14 @@ over the batches.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from halfseen.coding import MaskedLasso, Solver, make_solver
+from halfseen.recording import Recorded
 from halfseen.solvers.fista import FixedSteps
 
 _FIRST_ALPHA = 6.0  # in units of the final alpha
@@ -103,11 +104,53 @@ def learn_dictionary(
     """
     solver = FixedSteps() if X.is_cuda else make_solver("auto", X.device)
     layout = layout.to(X.device)
-    for batch in batches:
-        batch = batch.to(X.device)
+
+    def tiles(batch: Tensor) -> tuple[Tensor, Tensor]:
         where = (batch // len(layout))[:, None], layout[batch % len(layout)]
-        state = learn_step(state, X[where], observed[where], alpha, horizon, solver, positive)
+        return X[where], observed[where]
+
+    if X.is_cuda:
+        return _learn_recorded(state, tiles, batches, alpha, horizon, solver, positive)
+    for batch in batches:
+        state = learn_step(state, *tiles(batch), alpha, horizon, solver, positive)
     return state
+
+
+def _learn_recorded(
+    state: DictionaryState,
+    tiles: Callable[[Tensor], tuple[Tensor, Tensor]],
+    batches: Iterable[Tensor],
+    alpha: float,
+    horizon: int,
+    solver: Solver,
+    positive: bool,
+) -> DictionaryState:
+    """Take the steps on a GPU, recorded and replayed; the schedules come in as numbers there."""
+    dictionary, curvature, idle = (
+        state.dictionary.clone(),
+        state.curvature.clone(),
+        state.idle.clone(),
+    )
+    price, length = dictionary.new_zeros(()), dictionary.new_zeros(())
+    n_steps = state.n_steps
+
+    def take_step(batch: Tensor) -> Tensor:
+        here = DictionaryState(dictionary, curvature, idle, n_steps)
+        X, observed = tiles(batch)
+        new = _moved(here, X, observed, price, length, solver, positive)
+        dictionary.copy_(new.dictionary)
+        curvature.copy_(new.curvature)
+        idle.copy_(new.idle)
+        return length
+
+    recorded = Recorded(take_step)
+    for batch in batches:
+        now, step_length = _schedule(n_steps, alpha, horizon)
+        price.fill_(now)
+        length.fill_(step_length)
+        recorded(batch.to(dictionary.device, non_blocking=True))
+        n_steps += 1
+    return DictionaryState(dictionary, curvature, idle, n_steps)
 
 
 def shuffled_batches(
@@ -153,12 +196,29 @@ def learn_step(
     positive : bool
         Restrict codes to s ≥ 0.
     """
-    annealed = _ANNEALED_SHARE * horizon
-    now = alpha * max(1.0, _FIRST_ALPHA ** (1 - state.n_steps / annealed))
-    late = max(0.0, state.n_steps - annealed)
-    length = _AVERAGED_STEPS / (_AVERAGED_STEPS + late)
+    now, length = _schedule(state.n_steps, alpha, horizon)
+    return _moved(state, X, observed, X.new_tensor(now), length, solver, positive)
 
-    problem = MaskedLasso(X, observed, state.dictionary, X.new_full((len(X),), now), positive)
+
+def _schedule(n_steps: int, alpha: float, horizon: int) -> tuple[float, float]:
+    """Return alpha and the length of the step after so many of them."""
+    annealed = _ANNEALED_SHARE * horizon
+    now = alpha * max(1.0, _FIRST_ALPHA ** (1 - n_steps / annealed))
+    late = max(0.0, n_steps - annealed)
+    return now, _AVERAGED_STEPS / (_AVERAGED_STEPS + late)
+
+
+def _moved(
+    state: DictionaryState,
+    X: Tensor,
+    observed: Tensor,
+    alpha: Tensor,
+    length: Tensor | float,
+    solver: Solver,
+    positive: bool,
+) -> DictionaryState:
+    """Code a batch, lower the bound of its error, replace idle atoms."""
+    problem = MaskedLasso(X, observed, state.dictionary, alpha.expand(len(X)), positive)
     codes = solver.solve(problem, None, _CODING_TOL, _CODING_ITER).codes
     residual = problem.residual(codes)
     size = codes.abs()

@@ -190,7 +190,7 @@ class SparseCompletion(nn.Module):
         check_squares(centred, "X, centred,")
         generator = torch.Generator().manual_seed(seed_from(random_state))
         state = learn_dictionary(
-            start_dictionary(*self.atoms.shape, centred, generator),
+            start_dictionary(len(self.atoms), self.atoms.shape[1], centred, generator),
             centred,
             observed.flatten(1),
             self.layout,

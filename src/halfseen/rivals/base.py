@@ -112,7 +112,7 @@ class NetworkRival(ScoringClassifier):
         fresh.module_ = network.eval()
         fresh.history_ = history
         fresh.n_iter_ = len(history)
-        vars(self).update(vars(fresh))
+        self.__dict__.update(vars(fresh))
         self._remember(X, classes)
         return self
 

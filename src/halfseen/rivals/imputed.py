@@ -109,12 +109,12 @@ class ImputedClassifier(NetworkRival):
             return self._complete(values)
         self.imputer_ = clone(self.imputer)
         self._scaled_first = self.impute_scaled
-        return self._filled(values, lambda flat: self.imputer_.fit_transform(flat, labels))
+        return self._filled(values, self.imputer_, labels)
 
     def _fill(self, values: np.ndarray) -> np.ndarray:
         if self.imputer_ is None:
             return self._complete(values)
-        return self._filled(values, self.imputer_.transform)
+        return self._filled(values, self.imputer_)
 
     def _make_network(self, samples: Samples, n_classes: int, seed: int) -> HoleNetwork:
         shape = tuple(samples.X.shape[1:])
@@ -133,12 +133,15 @@ class ImputedClassifier(NetworkRival):
             )
         return self._standardised(values)
 
-    def _filled(self, values: np.ndarray, fill) -> np.ndarray:
-        if "device" in self.imputer_.get_params():
-            self.imputer_.set_params(device=self.device)
+    def _filled(self, values: np.ndarray, imputer, labels: np.ndarray | None = None) -> np.ndarray:
+        """Fill samples; with labels, learn from them first."""
+        if "device" in imputer.get_params():
+            imputer.set_params(device=self.device)
         given = self._standardised(values) if self._scaled_first else values
         flat = given.reshape(len(values), -1)
-        filled = np.array(fill(flat.copy()))
+        flat = flat.copy()  # whatever the imputer does to it
+        new = labels is None
+        filled = np.array(imputer.transform(flat) if new else imputer.fit_transform(flat, labels))
         if filled.shape != flat.shape or np.isnan(filled).any():
             raise ValueError(
                 f"the imputer must return all {flat.shape[1]} features without NaN; got shape "

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from halfseen.fitting import is_whole, require
 from halfseen.networks import AsImage, NetworkSpec, make_network
@@ -24,7 +25,6 @@ from halfseen.training.trainer import Samples
 
 _RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
 _FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _START_SAMPLES = 10_000  # that the first mixture is fitted to
 _EM_STEPS = 30
 _PRIOR = 1.0  # entries of mean 0 and variance 1 that are added to every feature of the start
@@ -162,7 +162,9 @@ class MixtureNetwork(HoleNetwork):
         self.reshape = nn.Sequential(*layers[:place])
         self.first = first
         rest = layers[place + 1 :]
-        self.norm = rest.pop(0) if rest and isinstance(rest[0], _NORMS) else None
+        self.norm: _BatchNorm | None = None
+        if rest and isinstance(rest[0], _BatchNorm):
+            self.norm, rest = rest[0], rest[1:]
         self.rectified = bool(rest) and isinstance(rest[0], nn.ReLU)
         self.rest = nn.Sequential(*rest[1:] if self.rectified else rest)
 
@@ -189,7 +191,7 @@ class MixtureNetwork(HoleNetwork):
             return (values.unflatten(0, (n_samples, n_components)) * share).sum(1)
 
         if self.norm is not None:
-            scale, shift = self._normalisation(mixed(mean))
+            scale, shift = _affine_form(self.norm, mixed(mean))
             mean, variance = mean * scale + shift, variance * scale.square()
         return mixed(expected_relu(mean, variance) if self.rectified else mean)
 
@@ -200,20 +202,20 @@ class MixtureNetwork(HoleNetwork):
             squared["bias"] = torch.zeros_like(self.first.bias)
         return torch.func.functional_call(self.first, squared, (spread,))
 
-    def _normalisation(self, mean: Tensor) -> tuple[Tensor, Tensor]:
-        """Return batch normalisation as a scale and a shift of each channel."""
-        norm = self.norm
-        over = [axis for axis in range(mean.ndim) if axis != 1]
-        centre, variance = norm.running_mean, norm.running_var
-        if norm.training or centre is None:
-            norm(mean)  # keeps the running statistics
-            centre, variance = mean.mean(over), mean.var(over, correction=0)
-        scale = (variance + norm.eps).rsqrt()
-        shift = -centre * scale
-        if norm.affine:
-            scale, shift = scale * norm.weight, shift * norm.weight + norm.bias
-        channels = (1, -1, *(1,) * (mean.ndim - 2))
-        return scale.reshape(channels), shift.reshape(channels)
+
+def _affine_form(norm: _BatchNorm, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return batch normalisation of an output as a scale and a shift of each channel."""
+    over = [axis for axis in range(mean.ndim) if axis != 1]
+    centre, variance = norm.running_mean, norm.running_var
+    if norm.training or centre is None or variance is None:
+        norm(mean)  # keeps the running statistics
+        centre, variance = mean.mean(over), mean.var(over, correction=0)
+    scale = (variance + norm.eps).rsqrt()
+    shift = -centre * scale
+    if norm.affine:
+        scale, shift = scale * norm.weight, shift * norm.weight + norm.bias
+    channels = (1, -1, *(1,) * (mean.ndim - 2))
+    return scale.reshape(channels), shift.reshape(channels)
 
 
 def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
@@ -257,6 +259,6 @@ def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
 
 def _flat(network: nn.Module) -> list[nn.Module]:
     """Return the layers of nested `Sequential`s, as far as they are nothing else."""
-    if type(network).forward is not nn.Sequential.forward:
-        return [network]
-    return [layer for part in network for layer in _flat(part)]
+    if isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward:
+        return [layer for part in network for layer in _flat(part)]
+    return [network]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -107,8 +108,9 @@ def _mean_of_first_compiled(
     n_neighbors: int,
 ) -> Tensor:
     """Do the same with compiled loops on the threads that torch may use."""
-    from halfseen.rivals.nearest_compiled import mean_of_first
+    from halfseen.rivals import nearest_compiled
 
+    write_means: Callable[..., None] = nearest_compiled.mean_of_first
     means = donors.new_zeros(holes.shape)
     arrays = [
         tensor.contiguous().numpy()
@@ -116,7 +118,7 @@ def _mean_of_first_compiled(
     ]
 
     def task(rows: Tensor) -> None:
-        mean_of_first(*arrays, n_neighbors, means.numpy(), int(rows[0]), int(rows[-1]) + 1)
+        write_means(*arrays, n_neighbors, means.numpy(), int(rows[0]), int(rows[-1]) + 1)
 
     n_threads = torch.get_num_threads()
     parts = [part for part in torch.arange(len(order)).tensor_split(4 * n_threads) if len(part)]

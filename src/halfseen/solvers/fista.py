@@ -99,7 +99,7 @@ class FixedSteps:
     n_steps : int
     """
 
-    n_steps: int = 64
+    n_steps: int = 128
 
     def solve(
         self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int

@@ -37,21 +37,22 @@ class Plain(Trainer):
     def __init__(
         self, network: HoleNetwork, samples: Samples, plan: Plan, generator: torch.Generator
     ) -> None:
+        self._seeing = network
         super().__init__({"network": network}, samples, plan, generator)
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network."""
-        return adam(self.network, self.plan.learning_rate, self.network.own_rates())
+        return adam(self._seeing, self.plan.learning_rate, self._seeing.own_rates())
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn from one batch."""
         batch = self.samples.rows(rows)
         shown = self.kept(batch.observed)
-        scores = self.network(self.network.hidden(batch.X, shown), batch.observed & shown)
+        scores = self._seeing(self._seeing.hidden(batch.X, shown), batch.observed & shown)
         J0 = classification_loss(scores, batch.y)
         self.descend(self.weighted_mean(J0, rows))
         return {"J0": J0, "accuracy": scores.argmax(1) == batch.y}
 
     def scores(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return the scores of new samples."""
-        return self.network(X, observed)
+        return self._seeing(X, observed)

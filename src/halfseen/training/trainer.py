@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from halfseen.training.recording import Recorded
+from halfseen.recording import Recorded
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
@@ -147,7 +147,7 @@ class Trainer(ABC):
         order = torch.randperm(
             len(self.samples), generator=self.generator, device=self.generator.device
         )
-        total: Tensor | float = 0.0
+        total = torch.zeros((), device=self.samples.X.device)
         for rows in order.tensor_split(self.n_batches):
             self.set_rates()
             total = total + self._take_step(rows)
@@ -247,12 +247,10 @@ def adam(
     groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
     groups += [{"params": [other], "lr": own, "weight_decay": 0.0} for other, own in others]
     # On a GPU rate and clock are tensors there, so that a step can be recorded.
-    first = next((group["params"][0] for group in groups if group["params"]), None)
-    on_gpu = first is not None and first.is_cuda
-    if on_gpu:
-        for group in groups:
-            group["lr"] = torch.tensor(group["lr"], device=first.device)
-    return torch.optim.AdamW(groups, betas=_BETAS, capturable=on_gpu)
+    on_gpu = [weight for group in groups for weight in group["params"] if weight.is_cuda]
+    for group in groups if on_gpu else ():
+        group["lr"] = torch.tensor(group["lr"], device=on_gpu[0].device)
+    return torch.optim.AdamW(groups, betas=_BETAS, capturable=bool(on_gpu))
 
 
 def one_cycle(done: float) -> float:

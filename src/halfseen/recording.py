@@ -1,4 +1,4 @@
-"""Recording steps of training on a GPU and replaying them (CUDA graphs)."""
+"""Recording steps of learning on a GPU and replaying them (CUDA graphs)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Recorded:
     step : callable
         Takes row numbers, a tensor on a GPU, and returns a tensor. It may write to tensors
         that exist before it, such as weights, and must do the same work in every call.
-    generator : torch.Generator
+    generator : torch.Generator, optional
         That the step draws from, beside torch's own.
     """
 
-    def __init__(self, step: Callable[[Tensor], Tensor], generator: torch.Generator) -> None:
+    def __init__(
+        self, step: Callable[[Tensor], Tensor], generator: torch.Generator | None = None
+    ) -> None:
         self._step = step
         self._generator = generator
         self._n_eager: dict[int, int] = {}
@@ -53,7 +55,8 @@ class Recorded:
 
     def _record(self, rows: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         graph, place = torch.cuda.CUDAGraph(), rows.clone()
-        graph.register_generator_state(self._generator)
+        if self._generator is not None:
+            graph.register_generator_state(self._generator)
         with torch.cuda.graph(graph):
             result = self._step(place)
         return graph, place, result
