@@ -14,10 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import nn
 
 # Networks draw their first weights and dropout from torch's global generator, which is lent to
 # one training at a time and then put back as it was.
 _one_at_a_time = threading.RLock()  # an imputer or network may fit something itself
+_SMALL = 2**22  # multiplications a step, below which torch is faster on one thread
 _LEAST_STEPS = 600
 _LEAST_EPOCHS = 10
 
@@ -66,6 +68,12 @@ def check_training_settings(settings) -> None:
 
 
 _WHOLE_OR_NONE = "a whole number ≥ 1 or None"
+
+
+def is_small(network: nn.Module, settings, device: torch.device) -> bool:
+    """Say whether steps on a CPU are so short that torch should not share them out."""
+    n_weights = sum(weight.numel() for weight in network.parameters())
+    return device.type == "cpu" and n_weights * settings.batch_size < _SMALL
 
 
 def epochs(settings, n_samples: int) -> int:

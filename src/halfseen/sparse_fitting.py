@@ -29,6 +29,7 @@ from halfseen.fitting import (
     check_training_settings,
     epochs,
     is_number,
+    is_small,
     is_whole,
     learning_rate,
     require,
@@ -39,6 +40,7 @@ from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
 from halfseen.progress import live_line
 from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.threads import torch_on_one_thread
 from halfseen.tilings import Tiling, Whole
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
@@ -91,7 +93,10 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
         storage.require_folder(checkpoint)
     with training_mode(seed, device):
         setup = set_up(settings, values, labels, weight, len(classes), device, seed)
-        with live_line(settings.verbose, setup.trainer.n_epochs) as report:
+        with (
+            torch_on_one_thread(is_small(setup.module.network, settings, device)),
+            live_line(settings.verbose, setup.trainer.n_epochs) as report,
+        ):
             history = run(
                 setup.trainer,
                 validation=setup.validation,

@@ -13,6 +13,7 @@ from halfseen.fitting import (
     check_training_settings,
     epochs,
     is_number,
+    is_small,
     learning_rate,
     require,
     split_for_validation,
@@ -22,6 +23,7 @@ from halfseen.networks import NetworkSpec
 from halfseen.progress import live_line
 from halfseen.scoring import ScoringClassifier
 from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.threads import torch_on_one_thread
 from halfseen.training.loop import run
 from halfseen.training.plain import HoleNetwork, Plain
 from halfseen.training.trainer import Plan, Samples
@@ -107,7 +109,10 @@ class NetworkRival(ScoringClassifier):
             )
             if isinstance(self.network, str):  # ours do the same work in every step
                 trainer.record_steps()
-            with live_line(self.verbose, n_epochs) as report:
+            with (
+                torch_on_one_thread(is_small(network, self, device)),
+                live_line(self.verbose, n_epochs) as report,
+            ):
                 history = run(trainer, validation=validation, report=report)
         fresh.module_ = network.eval()
         fresh.history_ = history

@@ -27,7 +27,7 @@ _RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
 _FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _START_SAMPLES = 10_000  # that the first mixture is fitted to
 _EM_STEPS = 30
-_PRIOR = 1.0  # entries of mean 0 and variance 1 that are added to every feature of the start
+_PRIOR = 1.0  # samples of mean 0 and variance 1 that every component of the start is given
 _LEAST_VARIANCE = 1e-3  # of the first mixture, in units of the standardised data
 _NO_VARIANCE = 1e-12
 _MIXTURE_RATE = 1e-3  # learning rate; at that of the weights it forgets the data
@@ -230,30 +230,27 @@ def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
 
 @torch.no_grad()
 def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
-    """Return a mixture fitted to what is observed of some samples, by EM.
-
-    With a diagonal covariance EM needs no guess of the holes: observed entries are weighted
-    by the responsibilities, the others left out.
-    """
+    """Return a mixture fitted to some samples, their holes filled with means, by EM."""
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(samples), generator=generator)[:_START_SAMPLES]
     some = samples.rows(chosen.to(samples.X.device))
-    X, seen = some.X * some.observed, some.observed.to(some.X.dtype)
+    X = some.X * some.observed  # the means are 0 here
+    everything = torch.ones_like(some.observed)
     n_components = min(n_components, len(X))
     mixture = Mixture(
         X.new_full((n_components,), 1 / n_components),
         X[:n_components].clone(),
         torch.ones_like(X[:n_components]),
     )
-    # A component with few observations of a feature stays near the standardised mean.
+    flat, shape = X.flatten(1), mixture.means.shape
     for _ in range(_EM_STEPS):
-        share = mixture.responsibilities(X, some.observed).T  # (n_components, n_samples)
-        count = _PRIOR + (share @ seen.flatten(1)).reshape(mixture.means.shape)
-        mean = (share @ X.flatten(1)).reshape(count.shape) / count
-        square = (share @ X.flatten(1).square()).reshape(count.shape)
-        variance = ((square + _PRIOR) / count - mean.square()).clamp(min=_LEAST_VARIANCE)
-        weights = share.mean(1).clamp(min=1e-6)
-        mixture = Mixture(weights / weights.sum(), mean, variance)
+        share = mixture.responsibilities(X, everything).T  # (n_components, n_samples)
+        count = _PRIOR + share.sum(1, keepdim=True)
+        mean = share @ flat / count
+        square = (share @ flat.square() + _PRIOR) / count
+        variance = (square - mean.square()).clamp(min=_LEAST_VARIANCE)
+        weights = (count / count.sum()).flatten()
+        mixture = Mixture(weights, mean.reshape(shape), variance.reshape(shape))
     return mixture
 
 

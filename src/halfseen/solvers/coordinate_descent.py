@@ -35,6 +35,7 @@ from halfseen.solvers.support import (
     position,
     settle,
 )
+from halfseen.threads import n_coding_threads
 
 if TYPE_CHECKING:
     from halfseen.coding import MaskedLasso, Solution
@@ -93,7 +94,7 @@ class CoordinateDescent:
         settings = (problem.positive, gap.numpy().dtype.type(tol), max_iter)
 
         # Several tasks per thread, so that none waits long for the others at the end.
-        n_threads = torch.get_num_threads()
+        n_threads = n_coding_threads()
         size = max(_LEAST_ROWS_PER_TASK, min(_MOST_ROWS_PER_TASK, n_rows // (4 * n_threads)))
         starts = range(0, n_rows, size)
 
