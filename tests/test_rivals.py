@@ -580,7 +580,8 @@ def test_an_imputer_may_itself_train_a_classifier(blobs):
         def fit_transform(self, X, y=None):
             return self.fit(X, y).transform(X)
 
-    rivals.ImputedClassifier(Nested(), **QUICK).fit(*blobs)  # and does not wait for itself
+    clf = rivals.ImputedClassifier(Nested(), **QUICK).fit(*blobs)  # and does not wait for itself
+    assert clf.n_iter_ == QUICK["n_epochs"]
 
 
 def test_imputers_check_before_they_learn(blobs):
