@@ -548,12 +548,23 @@ def test_hiding_shows_each_network_other_holes():
     assert lost.min() < 0.05
     assert lost.max() > 0.4
     # constant fills put their own constant there: 0 in the units of X
-    clf = rivals.zero_fill(**QUICK).fit(X.double().numpy() + 3, np.arange(500) % 2)
+    clf = rivals.zero_fill(hide=0.25, **QUICK).fit(X.double().numpy() + 3, np.arange(500) % 2)
     hidden = clf.module_.hidden(torch.zeros(1, 40), torch.zeros(1, 40, dtype=torch.bool))
     expected = clf._standardised(np.zeros((1, 40)))
     np.testing.assert_allclose(hidden.numpy(), expected, rtol=1e-6)
     with pytest.raises(ValueError, match="hide must be from 0 to 0.5"):
         rivals.zero_fill(hide=0.7).fit(X.numpy(), np.arange(500) % 2)
+
+
+def test_hiding_is_the_default_where_it_helped():
+    for make in NETWORK_RIVALS.values():
+        assert make("mlp").hide == 0.25
+        assert make("logistic", hide=0.1).hide == 0.1
+    for make in (rivals.mean_and_indicator, rivals.neumiss, rivals.class_mean_fill):
+        assert make("logistic").hide == 0.25
+    for make in (rivals.zero_fill, rivals.mean_fill, rivals.knn_fill, rivals.nn_gmm):
+        assert make("logistic").hide == 0.0
+    assert rivals.complete_data("mlp").hide == 0.0
 
 
 def test_values_out_of_range_are_refused_not_answered_with_nan(blobs):
