@@ -26,7 +26,7 @@ from sklearn.model_selection import train_test_split
 from halfseen import Patches, SparseCodingClassifier, published_settings
 from halfseen.boundary import choose_device
 from halfseen.sparse_fitting import set_up
-from halfseen.training.loop import scores_of
+from halfseen.training.trainer import evaluating
 
 MISSING = {"digits": 0.5, "mnist": 0.75}
 TARGETS = {"digits": (0.8, 0.85, 0.88, 0.9), "mnist": (0.9, 0.95, 0.97, 0.98, 0.985)}
@@ -130,7 +130,9 @@ def look(setup, images, y: np.ndarray, device, experiment: str) -> dict[str, flo
                 scores = torch.cat([module.network(part) for part in X.split(1000)])
             else:
                 observed = ~X.isnan()
-                scores = scores_of(setup.trainer, torch.where(observed, X, 0), observed)
+                parts = zip(X.nan_to_num().split(256), observed.split(256), strict=True)
+                with evaluating(module.network):
+                    scores = torch.cat([setup.trainer.scores(*part) for part in parts])
         result[f"accuracy_{kind}"] = (scores.argmax(1) == labels).double().mean().item()
     return result
 

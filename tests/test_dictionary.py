@@ -110,7 +110,10 @@ def test_recorded_steps_on_a_gpu_are_the_steps_as_written():
     layout = torch.arange(16)[None]
     start = start_dictionary(24, 16, X, random)
     batches = list(shuffled_batches(400, 64, 40, random))
-    recorded = learn_dictionary(start, X * observed, observed, layout, batches, 0.3, 40)
+    seen = X * observed
+    recorded = learn_dictionary(
+        start, lambda rows: (seen[rows], observed[rows]), layout, batches, 0.3, 40, record=True
+    )
     written = start
     for batch in batches:
         rows = batch.cuda()

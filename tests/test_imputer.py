@@ -122,7 +122,7 @@ def test_transform_in_parts_gives_the_same(digits, monkeypatch):
     _, incomplete = digits
     imputer = quick().fit(incomplete)
     whole = imputer.transform(incomplete)
-    monkeypatch.setattr("halfseen.imputer._ENTRIES_AT_ONCE", 128 * 100)
+    monkeypatch.setattr("halfseen.imputer.entries_at_once", lambda device: 128 * 100)
     np.testing.assert_allclose(imputer.transform(incomplete), whole, atol=1e-10)
 
 
@@ -248,7 +248,7 @@ def test_unfinished_codes_are_told_once(digits, monkeypatch):
     _, incomplete = digits
     imputer = quick(alpha=0.01, tol=1e-9).fit(incomplete[:50])
     monkeypatch.setattr("halfseen.imputer.MAX_ITER", 1)
-    monkeypatch.setattr("halfseen.imputer._ENTRIES_AT_ONCE", 128 * 10)
+    monkeypatch.setattr("halfseen.imputer.entries_at_once", lambda device: 128 * 10)
     with pytest.warns(ConvergenceWarning, match="50 of 50 rows") as log:
         imputer.transform(incomplete[:50])
     assert len(log) == 1

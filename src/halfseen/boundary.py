@@ -14,6 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.disk import MappedRows, map_under
+from halfseen.parquet import features_of, is_dataset, spooled
+
 
 def choose_device(device: str | torch.device, like: object = None) -> torch.device:
     """Turn the `device` parameter into a device.
@@ -96,6 +99,37 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if 0 in values.shape[1:]:
         raise ValueError(f"X has samples without features: its shape is {values.shape}.")
     return values
+
+
+def checked_rows(X: Any, estimator: Any, columns: list[str] | None = None) -> Any:
+    """Return samples as `checked_samples` does, but leave on the disk what is there.
+
+    A map of a file and a Parquet dataset become `MappedRows`, whose parts are checked when
+    they are read.
+
+    Parameters
+    ----------
+    X : array, Tensor, map of a file or pyarrow.dataset.Dataset
+    estimator : object
+        For the messages.
+    columns : list of str, optional
+        Columns to take from a dataset; all by default.
+    """
+    if is_dataset(X):
+        return spooled(X, features_of(X) if columns is None else columns)
+    if map_under(X) is not None:
+        return MappedRows(X)
+    return checked_samples(X, estimator)
+
+
+def named(X: Any, values: Any) -> Any:
+    """Return X, or what tells scikit-learn the names of its features."""
+    columns = getattr(values, "columns", None)
+    if columns is None:
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(columns=columns)
 
 
 def checked_codes(codes: Any, n_tiles: int, n_atoms: int, method: str) -> Tensor:

@@ -13,14 +13,13 @@ from torch import Tensor
 
 from halfseen import classifier_file
 from halfseen.boundary import check_finite, checked_codes, choose_device
+from halfseen.disk import MappedRows, entries_at_once, slices
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
 from halfseen.scoring import ScoringClassifier
 from halfseen.sparse_fitting import Fitted, Model, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
-
-_ENTRIES_AT_ONCE = 2**25  # of samples and codes that are in work together, in prediction
 
 
 class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScoringClassifier):
@@ -114,6 +113,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     (2, 3)
     """
 
+    _reads_in_parts = True
+
     def __init__(
         self,
         network: NetworkSpec = "logistic",
@@ -161,9 +162,11 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Parameters
         ----------
         X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
-            NaN marks a hole. Every feature must be observed in some sample.
+            NaN marks a hole. Every feature must be observed in some sample. A map of a file
+            (``np.load(path, mmap_mode="r")``) or a Parquet dataset
+            (``pyarrow.dataset.dataset(path)``) may be larger than memory.
         y : array of shape (n_samples,)
-            Labels of any kind.
+            Labels of any kind; or the name of their column if X is a dataset.
         sample_weight : array of shape (n_samples,), optional
         checkpoint : path, optional
             A file that the state of training is written to now and then. If the process
@@ -176,7 +179,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         values, labels, classes = self._checked_training(X, y)
         fitted = fit_classifier(self, values, labels, classes, sample_weight, checkpoint)
         # All of it at the end, so that a failure leaves nothing behind.
-        self._remember(X, classes)
+        self._remember(X, values, classes)
         return self._adopt(fitted)
 
     def transform(self, X) -> np.ndarray:
@@ -211,12 +214,12 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def impute(self, X) -> np.ndarray:
         """Return completed samples: observed values as they are, holes filled."""
         values = self._checked_new(X)
-        completed = values.copy()
+        completed = np.empty(values.shape, values.dtype)
         standardise = self._module().standardise
         for some, completion in self._completions(values):
+            given = values[some]
             filled = standardise.inverse(completion.reconstruction).cpu().numpy()
-            holes = np.isnan(values[some])
-            completed[some][holes] = filled[holes]
+            completed[some] = np.where(np.isnan(given), filled, given)
         return completed
 
     def save(self, path: str | os.PathLike) -> None:
@@ -263,7 +266,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _module(self) -> Model:
         return self.module_.to(choose_device(self.device)).eval()
 
-    def _scores(self, values: np.ndarray) -> np.ndarray:
+    def _scores(self, values: np.ndarray | MappedRows) -> np.ndarray:
         module = self._module()
         parts = []
         for _, completion in self._completions(values):
@@ -272,16 +275,15 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
                 parts.append(module.network(seen).double().cpu().numpy())
         return np.concatenate(parts)
 
-    def _completions(self, values: np.ndarray) -> Iterator[tuple[slice, Completion]]:
+    def _completions(self, values: np.ndarray | MappedRows) -> Iterator[tuple[slice, Completion]]:
         """Complete samples in parts that fit into memory: which samples, and the result."""
         module = self._module()
         completion = module.completion
         n_tiles, n_tile_features = completion.layout.shape
         per_sample = n_tiles * (n_tile_features + len(completion.atoms))
-        n_at_once = max(1, _ENTRIES_AT_ONCE // per_sample)
-        for start in range(0, len(values), n_at_once):
-            some = slice(start, start + n_at_once)
-            X: Tensor = torch.from_numpy(values[some].copy()).to(completion.atoms)
+        at_once = entries_at_once(completion.atoms.device)
+        for some in slices(len(values), at_once // per_sample):
+            X: Tensor = torch.from_numpy(np.array(values[some])).to(completion.atoms)
             X = module.standardise(X)
             check_finite(X, "X, standardised,", holes=True)
             with torch.no_grad():

@@ -77,48 +77,58 @@ def start_dictionary(
     )
 
 
+Take = Callable[[Tensor], tuple[Tensor, Tensor]]  # numbers -> values, observed
+
+
 def learn_dictionary(
     state: DictionaryState,
-    X: Tensor,
-    observed: Tensor,
+    take: Take,
     layout: Tensor,
     batches: Iterable[Tensor],
     alpha: float,
     horizon: int,
     positive: bool = False,
+    *,
+    record: bool = False,
 ) -> DictionaryState:
     """Learn from mini-batches of tiles.
 
     Parameters
     ----------
     state : DictionaryState
-    X : Tensor of shape (n_samples, n_features)
-        Centred values, 0 in the holes.
-    observed : bool Tensor of the same shape
+    take : callable
+        Takes numbers of samples and returns their centred values, 0 in the holes, and
+        `observed`, both of shape (n_taken, n_features), on the device of `state`.
     layout : int64 Tensor of shape (n_tiles, n_tile_features)
         Which features of a sample are in which tile.
     batches : iterable of int64 Tensor
         Numbers of tiles, those of a sample side by side.
     alpha, horizon, positive
         See `learn_step`.
+    record : bool
+        On a GPU, record the steps and replay them; `take` must not leave the GPU then.
     """
-    solver = FixedSteps() if X.is_cuda else make_solver("auto", X.device)
-    layout = layout.to(X.device)
+    device = state.dictionary.device
+    layout = layout.to(device)
 
     def tiles(batch: Tensor) -> tuple[Tensor, Tensor]:
-        where = (batch // len(layout))[:, None], layout[batch % len(layout)]
-        return X[where], observed[where]
+        X, observed = take(batch // len(layout))
+        places = layout[batch % len(layout)]
+        return X.gather(1, places), observed.gather(1, places)
 
-    if X.is_cuda:
-        return _learn_recorded(state, tiles, batches, alpha, horizon, solver, positive)
-    for batch in batches:
+    on_gpu = device.type == "cuda"
+    solver = FixedSteps() if on_gpu else make_solver("auto", device)
+    moved = (batch.to(device, non_blocking=True) for batch in batches)
+    if on_gpu and record:
+        return _learn_recorded(state, tiles, moved, alpha, horizon, solver, positive)
+    for batch in moved:
         state = learn_step(state, *tiles(batch), alpha, horizon, solver, positive)
     return state
 
 
 def _learn_recorded(
     state: DictionaryState,
-    tiles: Callable[[Tensor], tuple[Tensor, Tensor]],
+    tiles: Take,
     batches: Iterable[Tensor],
     alpha: float,
     horizon: int,
@@ -148,7 +158,7 @@ def _learn_recorded(
         now, step_length = _schedule(n_steps, alpha, horizon)
         price.fill_(now)
         length.fill_(step_length)
-        recorded(batch.to(dictionary.device, non_blocking=True))
+        recorded(batch)
         n_steps += 1
     return DictionaryState(dictionary, curvature, idle, n_steps)
 

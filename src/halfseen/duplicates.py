@@ -8,16 +8,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.moments import parts_of
+from halfseen.disk import PickedRows
+from halfseen.moments import Rows, parts_of
+from halfseen.team import Team
 
 _N_HASHES = 2  # of 64 bits each
+_ALONE = Team()
+
+
+def row_keys(values: Rows, device: torch.device | None = None, team: Team = _ALONE) -> np.ndarray:
+    """Return numbers that are equal for equal samples; shape (n_samples, 2), int64.
+
+    Parameters
+    ----------
+    values : array of shape (n_samples, ...)
+        NaN in the holes.
+    device : torch.device, optional
+        Where to compute.
+    team : Team
+        Each process reads a part and tells the others.
+    """
+    own = values
+    if not team.alone:
+        own = PickedRows(values, np.arange(len(values))[team.block(len(values))])
+    keys = [_hashes(part).cpu().numpy() for part in parts_of(own, device)]
+    own_keys = np.concatenate(keys) if keys else np.empty((0, _N_HASHES), np.int64)
+    return np.concatenate(team.gathered(own_keys))
 
 
 def distinct_rows(
-    values: np.ndarray,
-    labels: np.ndarray,
-    weight: np.ndarray,
-    device: torch.device | None = None,
+    keys: np.ndarray, labels: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return every distinct pair of sample and label once, with the sum of its weights.
 
@@ -26,12 +46,10 @@ def distinct_rows(
 
     Parameters
     ----------
-    values : ndarray of shape (n_samples, ...)
-        NaN in the holes.
+    keys : int64 ndarray of shape (n_samples, 2)
+        From `row_keys`.
     labels : int ndarray of shape (n_samples,)
     weight : ndarray of shape (n_samples,)
-    device : torch.device, optional
-        Where to compute.
 
     Returns
     -------
@@ -39,7 +57,6 @@ def distinct_rows(
     weight : ndarray of shape (n_distinct,)
         Of each, positive.
     """
-    keys = torch.cat([_hashes(part) for part in parts_of(values, device)]).cpu().numpy()
     order = np.lexsort((labels, *keys.T))
     pair = np.column_stack([keys, labels])[order]
     new = np.ones(len(order), dtype=bool)

@@ -21,7 +21,8 @@ from torch import nn
 _one_at_a_time = threading.RLock()  # an imputer or network may fit something itself
 _SMALL = 2**22  # multiplications a step, below which torch is faster on one thread
 _LEAST_STEPS = 600
-_LEAST_EPOCHS = 10
+_MOST_STEPS = 20_000  # many samples need fewer passes
+_USUAL_EPOCHS = 10
 
 
 @contextlib.contextmanager
@@ -81,7 +82,8 @@ def epochs(settings, n_samples: int) -> int:
     if settings.n_epochs is not None:
         return int(settings.n_epochs)
     n_batches = math.ceil(n_samples / settings.batch_size)
-    return max(_LEAST_EPOCHS, math.ceil(_LEAST_STEPS / n_batches))
+    usual = max(_USUAL_EPOCHS, math.ceil(_LEAST_STEPS / n_batches))
+    return max(1, min(usual, _MOST_STEPS // n_batches))
 
 
 def learning_rate(settings) -> float:

@@ -15,23 +15,25 @@ from torch import Tensor
 from halfseen.boundary import (
     check_squares,
     checked_codes,
-    checked_samples,
+    checked_rows,
     choose_device,
+    named,
     seed_from,
     tensors_with_holes,
 )
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import (
     DictionaryState,
+    Take,
     learn_dictionary,
     shuffled_batches,
     start_dictionary,
 )
-from halfseen.moments import ObservedMoments
+from halfseen.disk import MappedRows, entries_at_once, fits, on_host, slices
+from halfseen.moments import ObservedMoments, Rows, parts_of
 from halfseen.tilings import Tiling, Whole
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
-_ENTRIES_AT_ONCE = 2**26  # of tiles and codes that are in work together, in `transform`
 
 
 class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -128,18 +130,18 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
-        values = checked_samples(X, self)
+        values = checked_rows(X, self)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         moments.require_every_feature()
-        centred, observed = self._working_tensors(values, moments)
+        self._check_values(values, moments)
         generator = torch.Generator().manual_seed(seed_from(self.random_state))
-        state = self._start(layout, centred, generator)
+        state = self._start(layout, values.dtype, generator)
         batches = shuffled_batches(
             len(values) * len(layout), self.batch_size, self.n_steps, generator
         )
-        state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, values.dtype, state, moments, reset=True)
+        state = self._learn(state, values, layout, batches, moments)
+        return self._publish(named(X, values), values.dtype, state, moments, reset=True)
 
     def partial_fit(self, X, y=None) -> SparseCodingImputer:
         """Go on learning from one more part of a stream, in the order of its rows.
@@ -156,22 +158,22 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         -------
         self
         """
-        values = checked_samples(X, self)
+        values = checked_rows(X, self)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         going_on = hasattr(self, "_state")
         if going_on:
             self._check_sample(X, values)
             moments = self._moments.merged(moments)
-        centred, observed = self._working_tensors(values, moments)
+        self._check_values(values, moments)
         if going_on:
-            state = self._state.to(centred)
+            state = self._state.to(self._like(values.dtype))
         else:
             generator = torch.Generator().manual_seed(seed_from(self.random_state))
-            state = self._start(layout, centred, generator)
+            state = self._start(layout, values.dtype, generator)
         batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
-        state = self._learn(state, centred, observed, layout, batches, moments)
-        return self._publish(X, values.dtype, state, moments, reset=not going_on)
+        state = self._learn(state, values, layout, batches, moments)
+        return self._publish(named(X, values), values.dtype, state, moments, reset=not going_on)
 
     def transform(self, X) -> np.ndarray:
         """Fill the holes; observed values are kept as they are.
@@ -187,10 +189,10 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         completed : ndarray of the shape of X
         """
         values = self._checked_new(X)
-        completed = values.copy()
+        completed = np.empty(values.shape, values.dtype)
         for some, codes in self._coded_parts(values):
-            reconstruction = self._reconstruct(codes)
-            completed[some] = np.where(np.isnan(values[some]), reconstruction, values[some])
+            given = values[some]
+            completed[some] = np.where(np.isnan(given), self._reconstruct(codes), given)
         return completed
 
     def encode(self, X) -> np.ndarray:
@@ -231,15 +233,15 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _checked_new(self, X) -> np.ndarray:
+    def _checked_new(self, X) -> np.ndarray | MappedRows:
         check_is_fitted(self, "components_")
-        values = checked_samples(X, self)
+        values = checked_rows(X, self, getattr(self, "feature_names_in_", None))
         self._check_sample(X, values)
         self._moments.require_every_feature()
         return values
 
     def _check_sample(self, X, values: np.ndarray) -> None:
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, named(X, values), reset=False, skip_check_array=True)
         if values.shape[1:] != self.mean_.shape:
             raise ValueError(
                 f"samples of shape {self.mean_.shape} were learned; got samples of shape "
@@ -274,26 +276,47 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def _tiling(self) -> Tiling:
         return Whole() if self.tiling is None else self.tiling
 
-    def _working_tensors(
-        self, values: np.ndarray, moments: ObservedMoments
-    ) -> tuple[Tensor, Tensor]:
-        """Return what is learned from: centred values, 0 in the holes, and `observed`."""
-        centred, observed = tensors_with_holes(
-            moments.centred(values), device=choose_device(self.device)
-        )
+    def _like(self, kind: np.dtype) -> Tensor:
+        """Return an empty tensor of the device and dtype to learn in."""
+        device = choose_device(self.device)
         # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
-        return (centred.float() if centred.is_cuda else centred), observed
+        narrow = device.type == "cuda" or kind == np.float32
+        return torch.empty(0, dtype=torch.float32 if narrow else torch.float64, device=device)
 
-    def _start(self, layout: Tensor, like: Tensor, generator: torch.Generator) -> DictionaryState:
+    def _check_values(self, values: Rows, moments: ObservedMoments) -> None:
+        for part in parts_of(values):
+            centred, _ = tensors_with_holes(moments.centred(part.numpy()))
+            check_squares(centred.to(self._like(values.dtype)).flatten(1), "X, centred,")
+
+    def _start(self, layout: Tensor, kind, generator: torch.Generator) -> DictionaryState:
         n_features = layout.shape[1]
-        return start_dictionary(self.n_atoms or n_features, n_features, like, generator)
+        return start_dictionary(self.n_atoms or n_features, n_features, self._like(kind), generator)
 
-    def _learn(self, state, centred, observed, layout, batches, moments) -> DictionaryState:
-        flat, seen = centred.flatten(1), observed.flatten(1)
-        check_squares(flat, "X, centred,")
-        alpha = self._alpha(moments)
+    def _learn(self, state, values: Rows, layout, batches, moments) -> DictionaryState:
+        like = self._like(values.dtype)
+
+        def take(rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+            centred = moments.centred(values[on_host(rows)])
+            X, observed = tensors_with_holes(centred, device=like.device)
+            return X.to(like).flatten(1), observed.flatten(1)
+
+        n_features = math.prod(values.shape[1:])
+        resident = like.is_cuda and fits(len(values) * n_features * 5, like.device)
+        reader: Take = take
+        if resident:
+            n_at_once = entries_at_once(like.device) // n_features
+            parts = [take(some) for some in slices(len(values), n_at_once)]
+            X, observed = (torch.cat(part) for part in zip(*parts, strict=True))
+            reader = lambda rows: (X[rows], observed[rows])  # noqa: E731
         return learn_dictionary(
-            state, flat, seen, layout, batches, alpha, self.n_steps, self.positive
+            state,
+            reader,
+            layout,
+            batches,
+            self._alpha(moments),
+            self.n_steps,
+            self.positive,
+            record=resident,
         )
 
     def _alpha(self, moments: ObservedMoments) -> float:
@@ -320,10 +343,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         solver = make_solver("auto", device)
         dictionary = torch.from_numpy(self.components_.astype(values.dtype)).to(device)
         per_sample = len(layout) * (layout.shape[1] + len(dictionary))
-        n_at_once = max(1, _ENTRIES_AT_ONCE // per_sample)
         gaps = []
-        for start in range(0, len(values), n_at_once):
-            some = slice(start, start + n_at_once)
+        for some in slices(len(values), entries_at_once(device) // per_sample):
             centred, observed = tensors_with_holes(
                 self._moments.centred(values[some]), device=device
             )

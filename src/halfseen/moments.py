@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.disk import MappedRows, PickedRows
+
 _ENTRIES_AT_ONCE = 2**22
+Rows = np.ndarray | Tensor | MappedRows | PickedRows
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class ObservedMoments:
     high: np.ndarray  # -inf where nothing was observed
 
     @classmethod
-    def of(cls, values: np.ndarray | Tensor, device: torch.device | None = None) -> ObservedMoments:
+    def of(cls, values: Rows, device: torch.device | None = None) -> ObservedMoments:
         """Return the moments of samples in which NaN is a hole.
 
         They are read in parts, twice, so little memory is needed beside them.
@@ -79,6 +82,11 @@ class ObservedMoments:
         """Return the root mean square of the deviations of observed values."""
         return math.sqrt(self.square_sum / max(int(self.count.sum()), 1))
 
+    def root_mean_value(self) -> float:
+        """Return the root mean square of the observed values as they are."""
+        squares = self.squares + self.count * np.square(self.mean)
+        return math.sqrt(squares.sum() / max(int(self.count.sum()), 1))
+
     def require_every_feature(self) -> None:
         """Refuse features that no sample has shown."""
         never = np.argwhere(self.count == 0)
@@ -90,12 +98,12 @@ class ObservedMoments:
             )
 
 
-def parts_of(values: np.ndarray | Tensor, device: torch.device | None = None) -> Iterator[Tensor]:
+def parts_of(values: Rows, device: torch.device | None = None) -> Iterator[Tensor]:
     """Yield samples as tensors on a device, some at a time; they must not be written to."""
     n_at_once = max(1, _ENTRIES_AT_ONCE // max(1, math.prod(values.shape[1:])))
     for start in range(0, len(values), n_at_once):
         part = values[start : start + n_at_once]
-        if not isinstance(part, Tensor):
-            # A copy: it may be a map of a file, or not writeable, which torch warns of.
-            part = torch.from_numpy(np.array(part, order="C"))
-        yield part.to(device)
+        if isinstance(values, np.ndarray):
+            # A copy: it may not be writeable, which torch warns of.
+            part = np.array(part, order="C")
+        yield torch.as_tensor(part, device=device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from halfseen.boundary import check_squares, seed_from, tensors_with_holes
 from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
-from halfseen.dictionary import learn_dictionary, shuffled_batches, start_dictionary
+from halfseen.dictionary import Take, learn_dictionary, shuffled_batches, start_dictionary
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
@@ -188,20 +188,59 @@ class SparseCompletion(nn.Module):
         mean = (values.sum(0, dtype=torch.float64) / count).to(values.dtype)
         centred = torch.where(observed, values - mean, 0).flatten(1)
         check_squares(centred, "X, centred,")
+        flat, seen = centred, observed.flatten(1)
+        alpha = lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item()
+        with torch.no_grad():
+            self.mean.copy_(mean)
+        return self.learn_from(
+            lambda rows: (flat[rows], seen[rows]),
+            len(flat),
+            flat,
+            alpha,
+            n_steps=n_steps,
+            random_state=random_state,
+            record=True,
+        )
+
+    def learn_from(
+        self,
+        take: Take,
+        n_samples: int,
+        like: Tensor,
+        alpha: float,
+        *,
+        n_steps: int = 600,
+        random_state=None,
+        record: bool = False,
+    ) -> SparseCompletion:
+        """Start the dictionary from samples that are taken when they are needed.
+
+        Parameters
+        ----------
+        take, record
+            See `learn_dictionary`.
+        n_samples : int
+            How many samples there are to take from.
+        like : Tensor
+            Of the device and dtype to learn in.
+        alpha : float
+            Weight of the l1 norm.
+        n_steps, random_state
+            See `learn`.
+        """
         generator = torch.Generator().manual_seed(seed_from(random_state))
         state = learn_dictionary(
-            start_dictionary(len(self.atoms), self.atoms.shape[1], centred, generator),
-            centred,
-            observed.flatten(1),
+            start_dictionary(len(self.atoms), self.atoms.shape[1], like, generator),
+            take,
             self.layout,
-            shuffled_batches(len(centred) * len(self.layout), _TILES, n_steps, generator),
-            lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item(),
+            shuffled_batches(n_samples * len(self.layout), _TILES, n_steps, generator),
+            alpha,
             n_steps,
             self.positive,
+            record=record,
         )
         with torch.no_grad():
             self.atoms.copy_(state.dictionary)
-            self.mean.copy_(mean)
         return self
 
     def forward(self, X: Tensor, details: bool = False) -> Tensor | Completion:

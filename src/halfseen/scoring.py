@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -11,13 +12,15 @@ from sklearn.utils import assert_all_finite, check_consistent_length, column_or_
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import checked_samples
+from halfseen.boundary import checked_rows, checked_samples, named
+from halfseen.parquet import column, features_of, is_dataset
 
 
 class ScoringClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of samples with holes that gives every class a score."""
 
     classes_: np.ndarray
+    _reads_in_parts = False  # whether samples may stay on the disk
 
     @abstractmethod
     def _scores(self, values: np.ndarray) -> np.ndarray:
@@ -61,9 +64,12 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
             state["module_"] = copy.deepcopy(state["module_"]).cpu()
         return state
 
-    def _checked_training(self, X, y) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _checked_training(self, X, y) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return samples, the places of their labels among the classes, and the classes."""
-        values = checked_samples(X, self)
+        columns = None
+        if is_dataset(X) and isinstance(y, str):
+            y, columns = column(X, y), features_of(X, y)
+        values = self._read(X, columns)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -75,15 +81,25 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         classes, labels = np.unique(y, return_inverse=True)
         return values, labels, classes
 
-    def _remember(self, X, classes: np.ndarray) -> None:
+    def _read(self, X, columns: list[str] | None) -> Any:
+        if self._reads_in_parts:
+            return checked_rows(X, self, columns)
+        if is_dataset(X):
+            raise ValueError(
+                f"{type(self).__name__} needs samples in memory; pass "
+                f"X.to_table().to_pandas() instead of the dataset."
+            )
+        return checked_samples(X, self)
+
+    def _remember(self, X, values, classes: np.ndarray) -> None:
         """Keep what scikit-learn wants to know of the data that was learned from."""
-        validate_data(self, X, reset=True, skip_check_array=True)
+        validate_data(self, named(X, values), reset=True, skip_check_array=True)
         self.classes_ = classes
 
-    def _checked_new(self, X) -> np.ndarray:
+    def _checked_new(self, X) -> Any:
         check_is_fitted(self)
-        values = checked_samples(X, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        values = self._read(X, getattr(self, "feature_names_in_", None))
+        validate_data(self, named(X, values), reset=False, skip_check_array=True)
         if values.shape[1:] != self._sample_shape:
             raise ValueError(
                 f"samples of shape {self._sample_shape} were learned; got samples of shape "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import numbers
@@ -15,16 +16,12 @@ import numpy as np
 import torch
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
-from torch import nn
+from torch import Tensor, nn
 
 from halfseen import storage
-from halfseen.boundary import (
-    choose_device,
-    plain,
-    seed_from,
-    tensors_with_holes,
-)
-from halfseen.duplicates import distinct_rows
+from halfseen.boundary import check_finite, check_squares, choose_device, plain, seed_from
+from halfseen.disk import PickedRows
+from halfseen.duplicates import distinct_rows, row_keys
 from halfseen.fitting import (
     check_training_settings,
     epochs,
@@ -36,19 +33,25 @@ from halfseen.fitting import (
     split_for_validation,
     training_mode,
 )
+from halfseen.moments import ObservedMoments
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
+from halfseen.objective import lasso_alpha
 from halfseen.progress import live_line
-from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.standardise import Standardise, centre_and_scale
+from halfseen.team import Team, this_team
 from halfseen.threads import torch_on_one_thread
 from halfseen.tilings import Tiling, Whole
+from halfseen.training.batch_norm import shared_batch_norm
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
 from halfseen.training.loop import Checkpoint, run, saved_seed
 from halfseen.training.published import Published, PublishedSequential, Simultaneous
+from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.task import Sequential, TaskDriven
-from halfseen.training.trainer import Samples, Trainer
+from halfseen.training.trainer import Trainer
 
+_ALONE = Team()
 _TRAININGS = ("task", "joint", "sequential", "published")
 
 
@@ -75,7 +78,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     ----------
     settings : SparseCodingClassifier
         Only its parameters are read.
-    values : ndarray of shape (n_samples, *sample_shape)
+    values : ndarray or MappedRows of shape (n_samples, *sample_shape)
         NaN in the holes.
     labels : ndarray of shape (n_samples,)
         Places of the labels in `classes`.
@@ -85,26 +88,38 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     """
     check_settings(settings)
     weight = _weights(settings, values, labels, classes, sample_weight)
-    device = choose_device(settings.device)
-    rows, weight = distinct_rows(values, labels, weight, device)
-    values, labels = values[rows], labels[rows]
-    seed = _seed(settings, checkpoint)
+    team, device = this_team(), choose_device(settings.device)
+    keys = row_keys(values, device, team)
+    rows, weight = distinct_rows(keys, labels, weight)
+    data = Data(PickedRows(values, rows), labels[rows], weight, len(classes))
+    seed = team.from_first(_seed(settings, checkpoint))
     if checkpoint is not None:
         storage.require_folder(checkpoint)
     with training_mode(seed, device):
-        setup = set_up(settings, values, labels, weight, len(classes), device, seed)
+        setup = set_up(settings, data, device, seed, team)
         with (
             torch_on_one_thread(is_small(setup.module.network, settings, device)),
-            live_line(settings.verbose, setup.trainer.n_epochs) as report,
+            shared_batch_norm(setup.module.network, team),
+            live_line(settings.verbose if team.rank == 0 else 0, setup.trainer.n_epochs) as report,
         ):
             history = run(
                 setup.trainer,
                 validation=setup.validation,
-                checkpoint=_checkpoint(settings, checkpoint, seed, setup),
+                checkpoint=_checkpoint(settings, checkpoint, seed, setup, data, keys[rows]),
                 prepare=setup.prepare,
                 report=report,
             )
     return Fitted(setup.module.eval(), history)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from: distinct samples with holes, their labels and weights."""
+
+    values: PickedRows  # (n_samples, *sample_shape)
+    labels: np.ndarray  # (n_samples,), places among the classes
+    weight: np.ndarray  # (n_samples,)
+    n_classes: int
 
 
 @dataclass(frozen=True)
@@ -113,33 +128,65 @@ class Setup:
 
     module: Model
     trainer: Trainer
-    validation: Samples | None
+    validation: Samples | StoredSamples | None
     prepare: Callable[[], object]
 
 
-def set_up(settings, values, labels, weight, n_classes, device, seed) -> Setup:
+def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _ALONE) -> Setup:
     """Put together model, samples and trainer; see `fit_classifier` for the parameters."""
-    kept, held_out = split_for_validation(settings.validation_fraction, labels, seed)
-    module = _module_for(settings, values, len(kept), n_classes, device)
-    scaled = module.standardise(torch.from_numpy(values).to(module.standardise.centre))
-    X, observed = tensors_with_holes(scaled)
-    samples = Samples(
-        X,
-        observed,
-        torch.from_numpy(labels).to(device),
-        torch.from_numpy(weight / weight[kept].mean()).to(X),
+    kept, held_out = split_for_validation(settings.validation_fraction, data.labels, seed)
+    module = _module_for(settings, data, len(kept), device, team)
+    mean_weight = data.weight[kept].mean()
+    everything: Samples | StoredSamples = StoredSamples(
+        data.values,
+        module.standardise,
+        torch.from_numpy(data.labels).to(device),
+        torch.from_numpy(data.weight / mean_weight).to(module.standardise.centre),
     )
+    if team.alone:
+        everything = everything.settled()
+    samples, validation = everything, None
+    if len(held_out) or not team.alone:
+        samples = everything.part(kept[team.block(len(kept))])
+        validation = everything.part(held_out[team.block(len(held_out))])
+    if not team.alone:
+        samples, validation = samples.settled(), validation.settled()
     generator = torch.Generator(device).manual_seed(seed)
-    trainer = _make_trainer(settings, module, samples.rows(kept), generator)
+    trainer = _make_trainer(settings, module, samples, len(kept), generator, team)
     if isinstance(settings.network, str):  # ours do the same work in every step
         trainer.record_steps()
 
     def prepare() -> None:
         # The first dictionary comes from all samples: it sees no labels.
         if settings.training in ("task", "sequential"):
-            module.completion.learn(scaled, random_state=seed)
+            _learn_first_dictionary(module.completion, everything, seed, team)
+        team.follow_first([*module.parameters(), *module.buffers()])
 
-    return Setup(module, trainer, samples.rows(held_out) if len(held_out) else None, prepare)
+    return Setup(module, trainer, validation if len(held_out) else None, prepare)
+
+
+def _learn_first_dictionary(
+    completion: SparseCompletion, samples: Samples | StoredSamples, seed: int, team: Team
+) -> None:
+    """Start the dictionary; all processes do the same, from the same samples."""
+
+    def take(rows: Tensor) -> tuple[Tensor, Tensor]:
+        batch = samples.rows(rows)
+        return batch.X.flatten(1), batch.observed.flatten(1)
+
+    total = torch.zeros(1, dtype=torch.float64, device=samples.y.device)
+    for X, observed in samples.part(team.block(len(samples))).parts():
+        check_squares(X.flatten(1), "X, standardised,")
+        total += lasso_alpha(observed, completion.lambda_rec, completion.lambda_l1).sum()
+    team.add_up([total])
+    completion.learn_from(
+        take,
+        len(samples),
+        samples.weight,
+        total.item() / len(samples),
+        random_state=seed,
+        record=isinstance(samples, Samples),
+    )
 
 
 def check_settings(settings) -> None:
@@ -204,25 +251,24 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
     return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
 
 
-def _module_for(
-    settings, values: np.ndarray, n_kept: int, n_classes: int, device: torch.device
-) -> Model:
+def _module_for(settings, data: Data, n_kept: int, device: torch.device, team: Team) -> Model:
     """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    centre, scale = observed_centre_and_scale(values, device)
+    moments = _moments(data.values, device, team)
+    centre, scale = centre_and_scale(moments)
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are
-        rms = float(np.sqrt(np.nanmean(np.square(values, dtype=np.float64)))) or 1.0
+        rms = moments.root_mean_value() or 1.0
         centre, scale = np.zeros_like(centre), np.ones_like(scale)
     lambda_l1 = settings.lambda_l1
     if lambda_l1 is None:
-        mean_observed = max(1.0, (~np.isnan(values)).sum() / len(values))
+        mean_observed = max(1.0, moments.count.sum() / len(data.values))
         lambda_l1 = float(settings.lambda_rec * rms * mean_observed)  # alpha = rms / 2 there
     # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
-    double = values.dtype == np.float64 and device.type == "cpu"
+    double = data.values.dtype == np.float64 and device.type == "cpu"
     module = make_module(
         settings,
-        values.shape[1:],
-        n_classes,
+        data.values.shape[1:],
+        data.n_classes,
         lambda_l1,
         epochs(settings, n_kept),
         torch.float64 if double else torch.float32,
@@ -230,12 +276,24 @@ def _module_for(
     )
     module.standardise.centre.copy_(torch.from_numpy(centre))
     module.standardise.scale.copy_(torch.from_numpy(scale))
+    ends = torch.from_numpy(np.stack([moments.low, moments.high]))
+    check_finite(module.standardise(ends.to(module.standardise.centre)), "X, standardised,", False)
     return module
 
 
-def _make_trainer(settings, module, samples: Samples, generator: torch.Generator) -> Trainer:
+def _moments(values: PickedRows, device: torch.device, team: Team) -> ObservedMoments:
+    own = values.as_stored()
+    if team.alone:
+        return ObservedMoments.of(own, device)
+    parts = team.gathered(ObservedMoments.of(own.part(team.block(len(own))), device))
+    return functools.reduce(ObservedMoments.merged, parts)
+
+
+def _make_trainer(
+    settings, module: Model, samples, n_samples: int, generator: torch.Generator, team: Team
+) -> Trainer:
     plan = CodingPlan(
-        n_epochs=epochs(settings, len(samples)),
+        n_epochs=epochs(settings, n_samples),
         batch_size=settings.batch_size,
         learning_rate=learning_rate(settings),
         lambda_rec=settings.lambda_rec,
@@ -243,7 +301,7 @@ def _make_trainer(settings, module, samples: Samples, generator: torch.Generator
         label_weight=settings.label_weight,
         hide=settings.hide,
     )
-    parts = module.completion, module.network, samples, plan, generator
+    parts = module.completion, module.network, samples, plan, generator, team
     rates = published(settings)
     if rates is not None:
         return (PublishedSequential if rates.sequential else Simultaneous)(*parts, rates=rates)
@@ -268,20 +326,22 @@ def _seed(settings, checkpoint: str | os.PathLike | None) -> int:
     return seed_from(settings.random_state)
 
 
-def _checkpoint(settings, path, seed: int, setup: Setup) -> Checkpoint | None:
+def _checkpoint(settings, path, seed: int, setup: Setup, data: Data, keys) -> Checkpoint | None:
     if path is None:
         return None
     parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
     for name in ("network", "device", "random_state", "verbose"):
         del parameters[name]
-    samples = setup.trainer.samples
-    digest = hashlib.sha256(
-        repr((sorted(parameters.items()), seed, samples.X.device.type)).encode()
-    )
+    network = setup.module.network
+    device = setup.trainer.device.type
+    shape = data.values.shape, str(data.values.dtype)
+    digest = hashlib.sha256(repr((sorted(parameters.items()), seed, device, shape)).encode())
     # A network is what it is made of and what it starts from; code has no name that lasts.
-    digest.update(repr(setup.module.network).encode())
-    tensors = [*setup.module.network.state_dict().values(), samples.X, samples.observed]
-    for tensor in (*tensors, samples.y, samples.weight):
+    digest.update(repr(network).encode())
+    for tensor in network.state_dict().values():
         digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    # Samples by their keys: whatever the number of processes, all of them know those.
+    for array in (keys, data.labels, data.weight):
+        digest.update(np.ascontiguousarray(array).data)
     return Checkpoint(path, digest.hexdigest(), seed)

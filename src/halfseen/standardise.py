@@ -34,10 +34,8 @@ class Standardise(nn.Module):
         return X * self.scale + self.centre
 
 
-def observed_centre_and_scale(
-    values: np.ndarray, device: torch.device | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and scales of samples in which NaN is a hole; both of a sample's shape.
+def centre_and_scale(moments: ObservedMoments) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and scales of features; both of a sample's shape.
 
     Features in the same unit should keep their proportions: a pixel at the edge that hardly
     ever lights up must not become as important as one in the middle. Images and signals
@@ -45,18 +43,11 @@ def observed_centre_and_scale(
     the columns of a table when more than half of them reach both the smallest and the largest
     value of all, as pixels, ratings and one-hot columns do. Other tables get a standard
     deviation per column.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, *sample_shape)
-    device : torch.device, optional
-        Where to compute.
     """
-    moments = ObservedMoments.of(values, device)
     moments.require_every_feature()
     low, high = moments.low, moments.high
     same_range = ((low == low.min()) & (high == high.max())).mean() > 0.5
-    if values.ndim > 2 or same_range:
+    if moments.mean.ndim > 1 or same_range:
         scale = np.full_like(moments.mean, moments.root_mean_square())
     else:
         scale = np.sqrt(moments.squares / moments.count)

@@ -19,14 +19,16 @@ from halfseen.fitting import (
     split_for_validation,
     training_mode,
 )
+from halfseen.moments import ObservedMoments
 from halfseen.networks import NetworkSpec
 from halfseen.progress import live_line
 from halfseen.scoring import ScoringClassifier
-from halfseen.standardise import Standardise, observed_centre_and_scale
+from halfseen.standardise import Standardise, centre_and_scale
 from halfseen.threads import torch_on_one_thread
 from halfseen.training.loop import run
 from halfseen.training.plain import HoleNetwork, Plain
-from halfseen.training.trainer import Plan, Samples
+from halfseen.training.samples import Samples
+from halfseen.training.trainer import Plan
 
 _SAMPLES_AT_ONCE = 128
 
@@ -82,7 +84,7 @@ class NetworkRival(ScoringClassifier):
         values, labels, classes = self._checked_training(X, y)
         self._check_settings()
         device, seed = choose_device(self.device), seed_from(self.random_state)
-        centre, scale = observed_centre_and_scale(values, device)
+        centre, scale = centre_and_scale(ObservedMoments.of(values, device))
         # A GPU learns in float32; a CPU in the precision of X.
         double = values.dtype == np.float64 and device.type == "cpu"
         dtype = torch.float64 if double else torch.float32
@@ -118,7 +120,7 @@ class NetworkRival(ScoringClassifier):
         fresh.history_ = history
         fresh.n_iter_ = len(history)
         self.__dict__.update(vars(fresh))
-        self._remember(X, classes)
+        self._remember(X, values, classes)
         return self
 
     @property

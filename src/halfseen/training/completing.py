@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from halfseen.disk import DiskRows, new_rows
 from halfseen.nn import SparseCompletion
-from halfseen.training.trainer import Plan, Samples, Trainer, adam
+from halfseen.team import Team
+from halfseen.training.samples import Samples, StoredSamples
+from halfseen.training.trainer import Plan, Trainer, adam
 
 _ATOM_RATE = 0.08  # learning rate of atoms, in units of the size of their entries
 
@@ -29,9 +32,10 @@ class CodingTrainer(Trainer):
     ----------
     completion : SparseCompletion
     network : Module
-    samples : Samples
+    samples : Samples or StoredSamples
     plan : CodingPlan
     generator : torch.Generator
+    team : Team
     """
 
     plan: CodingPlan
@@ -40,12 +44,19 @@ class CodingTrainer(Trainer):
         self,
         completion: SparseCompletion,
         network: nn.Module,
-        samples: Samples,
+        samples: Samples | StoredSamples,
         plan: CodingPlan,
         generator: torch.Generator,
+        team: Team = Team(),  # noqa: B008 (it cannot change)
     ) -> None:
         self.completion = completion
-        super().__init__({"completion": completion, "network": network}, samples, plan, generator)
+        modules = {"completion": completion, "network": network}
+        super().__init__(modules, samples, plan, generator, team)
+
+    def new_codes(self) -> Tensor | DiskRows:
+        """Return zeros for the codes of all samples that are owned here."""
+        shape = (len(self.samples), len(self.completion.layout), len(self.completion.atoms))
+        return new_rows(shape, self.samples.weight.dtype, self.device)
 
     def scores(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return the scores of new samples, coded without labels."""

@@ -17,8 +17,10 @@ from torch import Tensor
 from halfseen.coding import MaskedLasso
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
+from halfseen.training.codes import packed, unpack
 from halfseen.training.completing import CodingTrainer, adam_with_atoms, outcome
-from halfseen.training.trainer import Samples, evaluating
+from halfseen.training.samples import Samples
+from halfseen.training.trainer import evaluating
 
 _CODE_STEPS = 8
 _FIRST_L1 = 6.0  # in units of lambda_l1
@@ -32,11 +34,11 @@ class Joint(CodingTrainer):
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        n_atoms = len(self.completion.atoms)
-        n_tiles = len(self.completion.layout)
-        self.codes = self.samples.X.new_zeros(len(self.samples), n_tiles, n_atoms)
-        self.shrink = self.samples.X.new_ones(len(self.samples))  # of the code steps, per row
-        self._vector = torch.cos(torch.arange(n_atoms, device=self.codes.device)).to(self.codes)
+        self.codes = self.new_codes()
+        weight = self.samples.weight
+        self.shrink = torch.ones_like(weight)  # of the code steps, per sample
+        places = torch.arange(len(self.completion.atoms), device=self.device)
+        self._vector = torch.cos(places).to(weight.dtype)
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
@@ -57,14 +59,18 @@ class Joint(CodingTrainer):
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""
-        own = {"codes": self.codes, "shrink": self.shrink, "vector": self._vector}
+        codes = packed(self.codes, self.team)
+        shrink = self.team.gathered_by_first(self.shrink.cpu())
+        own = {"codes": codes, "vector": self._vector}
+        if shrink is not None:
+            own["shrink"] = torch.cat(shrink)
         return {**super().state(), **own}
 
     def load_state(self, state: dict) -> None:
         """Go back to a state that `state` returned."""
         super().load_state(state)
-        self.codes.copy_(state["codes"])
-        self.shrink.copy_(state["shrink"])
+        unpack(state["codes"], self.codes, self.first_row)
+        self.shrink.copy_(state["shrink"][self.first_row :][: len(self.samples)])
         self._vector = state["vector"].to(self._vector)
 
     @torch.no_grad()

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from halfseen import storage
-from halfseen.training.trainer import Samples, Trainer, evaluating
+from halfseen.disk import slices
+from halfseen.training.samples import Samples, StoredSamples
+from halfseen.training.trainer import Trainer, evaluating
 
 _LEAST_PATIENCE = 10  # epochs without a better validation accuracy
 _PATIENT_SHARE = 0.25  # of all epochs
@@ -52,7 +54,7 @@ def saved_seed(path: str | os.PathLike) -> int:
 def run(
     trainer: Trainer,
     *,
-    validation: Samples | None = None,
+    validation: Samples | StoredSamples | None = None,
     checkpoint: Checkpoint | None = None,
     prepare: Callable[[], object] | None = None,
     report: Callable[[dict], object] | None = None,
@@ -66,7 +68,8 @@ def run(
     Parameters
     ----------
     trainer : Trainer
-    validation : Samples, optional
+    validation : Samples or StoredSamples, optional
+        Those that this process owns.
     checkpoint : Checkpoint, optional
     prepare : callable, optional
         Called first, unless there is a checkpoint to go on from.
@@ -99,7 +102,8 @@ def run(
             report(record)
         if checkpoint is not None:
             over = _is_over(history, trainer, validation)
-            if over or time.perf_counter() - last_write > cost / _WRITING_SHARE:
+            due = time.perf_counter() - last_write > cost / _WRITING_SHARE
+            if trainer.team.from_first(over or due):
                 before = time.perf_counter()
                 _save(checkpoint, trainer, history, best)
                 last_write = time.perf_counter()
@@ -111,21 +115,21 @@ def run(
 
 
 @torch.no_grad()
-def scores_of(trainer: Trainer, X: Tensor, observed: Tensor) -> Tensor:
-    """Return the scores of new samples, each on its own; shape (n_samples, n_classes)."""
-    parts = zip(X.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True)
+def accuracy(trainer: Trainer, samples: Samples | StoredSamples) -> float:
+    """Return the weighted share of the samples of all processes that are classified rightly."""
+    right = samples.weight.new_zeros(2)
     with evaluating(trainer.network):
-        return torch.cat([trainer.scores(*part) for part in parts])
+        for some in slices(len(samples), _SAMPLES_AT_ONCE):
+            batch = samples.rows(some)
+            hit = trainer.scores(batch.X, batch.observed).argmax(1) == batch.y
+            right += torch.stack([(hit * batch.weight).sum(), batch.weight.sum()])
+    trainer.team.add_up([right])
+    return (right[0] / right[1]).item()
 
 
-def accuracy(trainer: Trainer, samples: Samples) -> float:
-    """Return the weighted share of samples that are classified rightly."""
-    scores = scores_of(trainer, samples.X, samples.observed)
-    right = (scores.argmax(1) == samples.y) * samples.weight
-    return (right.sum() / samples.weight.sum()).item()
-
-
-def _is_over(history: list[dict], trainer: Trainer, validation: Samples | None) -> bool:
+def _is_over(
+    history: list[dict], trainer: Trainer, validation: Samples | StoredSamples | None
+) -> bool:
     if len(history) >= trainer.n_epochs:
         return True
     judged = [] if validation is None else _judged(history, trainer)
@@ -153,16 +157,19 @@ def _copied(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _save(checkpoint: Checkpoint, trainer: Trainer, history: list[dict], best) -> None:
+    state = trainer.state()  # all processes take part
+    if trainer.team.rank != 0:
+        return
     tree = {
         "fingerprint": checkpoint.fingerprint,
         "seed": checkpoint.seed,
-        "trainer": trainer.state(),
+        "trainer": state,
         "history": history,
         "best": best,
         "torch_random": torch.get_rng_state(),
     }
-    if trainer.samples.X.is_cuda:
-        tree["cuda_random"] = torch.cuda.get_rng_state(trainer.samples.X.device)
+    if trainer.device.type == "cuda":
+        tree["cuda_random"] = torch.cuda.get_rng_state(trainer.device)
     storage.write(checkpoint.path, "checkpoint", tree)
 
 
@@ -178,5 +185,5 @@ def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
     trainer.load_state(tree["trainer"])
     torch.set_rng_state(tree["torch_random"])
     if "cuda_random" in tree:
-        torch.cuda.set_rng_state(tree["cuda_random"], trainer.samples.X.device)
+        torch.cuda.set_rng_state(tree["cuda_random"], trainer.device)
     return tree

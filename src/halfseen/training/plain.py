@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.objective import classification_loss
-from halfseen.training.trainer import Plan, Samples, Trainer, adam
+from halfseen.training.samples import Samples
+from halfseen.training.trainer import Plan, Trainer, adam
 
 
 class HoleNetwork(nn.Module):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfseen.disk import slices
 from halfseen.objective import (
     classification_loss,
     reconstruction_loss,
@@ -24,8 +25,12 @@ from halfseen.objective import (
 )
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
 from halfseen.tilings import Channels, Whole, put_together
+from halfseen.training.codes import packed, unpack
 from halfseen.training.completing import CodingTrainer, outcome
-from halfseen.training.trainer import Samples, evaluating
+from halfseen.training.samples import Samples
+from halfseen.training.trainer import evaluating
+
+_ENTRIES_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,19 @@ class Simultaneous(CodingTrainer):
     def __init__(self, *args, rates: Published, **kwargs) -> None:
         self.rates = rates
         super().__init__(*args, **kwargs)
-        n_atoms = len(self.completion.atoms)
-        n_tiles = len(self.completion.layout)
-        shape = (len(self.samples), n_tiles, n_atoms)
-        start = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        self.codes = start.to(self.samples.X) / n_atoms**0.5
+        self.codes = self.new_codes()
+        shape = tuple(self.codes.shape[1:])
+        options = {"generator": self.generator, "device": self.generator.device}
+        # All processes draw the codes of all samples, and each keeps its own.
+        for some in slices(self.n_samples, _ENTRIES_AT_ONCE // math.prod(shape)):
+            n_drawn = min(some.stop, self.n_samples) - some.start
+            drawn = torch.randn((n_drawn, *shape), **options)
+            first, last = self.first_row, self.first_row + len(self.samples)
+            start, stop = max(some.start, first), min(some.start + n_drawn, last)
+            if start < stop:
+                own = drawn[start - some.start : stop - some.start]
+                size = len(self.completion.atoms) ** 0.5
+                self.codes[start - first : stop - first] = own.to(self.codes.dtype) / size
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return SGD, with momentum for the network alone."""
@@ -97,12 +110,12 @@ class Simultaneous(CodingTrainer):
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""
-        return {**super().state(), "codes": self.codes}
+        return {**super().state(), "codes": packed(self.codes, self.team)}
 
     def load_state(self, state: dict) -> None:
         """Go back to a state that `state` returned."""
         super().load_state(state)
-        self.codes.copy_(state["codes"])
+        unpack(state["codes"], self.codes, self.first_row)
 
     def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> dict[str, Tensor]:
         report, loss = self._losses(batch, codes)
@@ -110,8 +123,7 @@ class Simultaneous(CodingTrainer):
         return report
 
     def _descend_at_fixed_rates(self, loss: Tensor, frozen: Tensor | None = None) -> None:
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        self.find_gradients(loss)
         if frozen is not None:
             frozen.grad = None  # SGD passes over what has no gradient
         self.optimiser.step()

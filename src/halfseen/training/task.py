@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from halfseen.disk import entries_at_once, new_rows, slices
 from halfseen.nn import Completion
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.training.completing import (
@@ -20,10 +21,10 @@ from halfseen.training.completing import (
     outcome,
     share_of_nonzeros,
 )
-from halfseen.training.trainer import Samples, adam
+from halfseen.training.samples import Samples
+from halfseen.training.trainer import adam
 
 _CODING_TOL = 1e-3
-_ENTRIES_ON_CPU, _ENTRIES_ON_GPU = 2**22, 2**28  # of samples and codes in work together
 
 
 class TaskDriven(CodingTrainer):
@@ -61,16 +62,15 @@ class Sequential(CodingTrainer):
         """Code all samples, once; only what the network sees is kept."""
         n_tiles, n_tile_features = self.completion.layout.shape
         per_sample = n_tiles * (n_tile_features + len(self.completion.atoms))
-        at_once = _ENTRIES_ON_GPU if self.samples.X.is_cuda else _ENTRIES_ON_CPU
+        shape = (len(self.samples), *self.samples.sample_shape)
+        self._inputs = new_rows(shape, self.samples.weight.dtype, self.device)
         parts = []
-        for rows in torch.arange(len(self.samples)).split(max(1, at_once // per_sample)):
-            batch = self.samples.rows(slice(int(rows[0]), int(rows[-1]) + 1))
+        for some in slices(len(self.samples), entries_at_once(self.device) // per_sample):
+            batch = self.samples.rows(some)
             completion = self.completion.complete(batch.X, batch.observed)
-            fixed = _fixed_terms(batch, completion)
-            parts.append((getattr(completion, self.completion.output), *fixed.values()))
-            names = list(fixed)
-        self._inputs, *terms = (torch.cat(part) for part in zip(*parts, strict=True))
-        self._fixed = dict(zip(names, terms, strict=True))
+            self._inputs[some] = getattr(completion, self.completion.output)
+            parts.append(_fixed_terms(batch, completion))
+        self._fixed = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn the network from one batch of completed samples."""

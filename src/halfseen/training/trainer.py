@@ -12,45 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.recording import Recorded
+from halfseen.team import Team
+from halfseen.training.samples import Samples, StoredSamples
 
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
 _WEIGHT_DECAY = 1e-3  # of the network
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Labelled samples with holes.
-
-    Attributes
-    ----------
-    X : Tensor of shape (n_samples, *sample_shape)
-        0 in the holes.
-    observed : bool Tensor of the same shape
-    y : int64 Tensor of shape (n_samples,)
-    weight : Tensor of shape (n_samples,)
-    """
-
-    X: Tensor
-    observed: Tensor
-    y: Tensor
-    weight: Tensor
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def rows(self, index: Tensor | slice) -> Samples:
-        """Return some of the samples."""
-        return Samples(self.X[index], self.observed[index], self.y[index], self.weight[index])
-
-    def to(self, device: torch.device, dtype: torch.dtype) -> Samples:
-        """Return the samples on a device, numbers in a precision."""
-        return Samples(
-            self.X.to(device, dtype),
-            self.observed.to(device),
-            self.y.to(device),
-            self.weight.to(device, dtype),
-        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +30,15 @@ class Plan:
     hide: float = 0.0
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What this process has of a batch: how many rows it has in all, and which are owned here."""
+
+    n_batch: int
+    places: Tensor
+    counts: bool = True
+
+
 class Trainer(ABC):
     """Trains modules, the network among them, epoch by epoch, batch by batch.
 
@@ -70,10 +46,14 @@ class Trainer(ABC):
     ----------
     modules : dict of str to Module
         All that is learned, by name; one is called "network".
-    samples : Samples
+    samples : Samples or StoredSamples
+        Those that this process owns.
     plan : Plan
     generator : torch.Generator
         On the device of the samples; for the order of the batches and whatever else is drawn.
+        All processes of a team draw the same.
+    team : Team
+        The processes that train together; their samples follow one another.
 
     Attributes
     ----------
@@ -86,14 +66,20 @@ class Trainer(ABC):
     def __init__(
         self,
         modules: dict[str, nn.Module],
-        samples: Samples,
+        samples: Samples | StoredSamples,
         plan: Plan,
         generator: torch.Generator,
+        team: Team = Team(),  # noqa: B008 (it cannot change)
     ) -> None:
         self.modules = modules
         self.samples = samples
         self.plan = plan
         self.generator = generator
+        self.team = team
+        owned = team.gathered(len(samples))
+        self.n_samples = sum(owned)
+        self.first_row = sum(owned[: team.rank])
+        self._part: _Part | None = None
         self.optimiser = self.make_optimiser()
         self._rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self._take_step: Callable[[Tensor], Tensor] = self._summed_step
@@ -117,7 +103,12 @@ class Trainer(ABC):
     @property
     def n_batches(self) -> int:
         """Batches of an epoch."""
-        return math.ceil(len(self.samples) / self.plan.batch_size)
+        return math.ceil(self.n_samples / self.plan.batch_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where samples and modules are."""
+        return self.samples.y.device
 
     @abstractmethod
     def make_optimiser(self) -> torch.optim.Optimizer:
@@ -125,7 +116,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def step(self, rows: Tensor) -> dict[str, Tensor]:
-        """Learn from one batch of rows.
+        """Learn from one batch, or from the rows of it that are owned here.
 
         Returns
         -------
@@ -145,14 +136,15 @@ class Trainer(ABC):
         """Pass once over all samples, in a new order; return means over the samples."""
         self.network.train()
         order = torch.randperm(
-            len(self.samples), generator=self.generator, device=self.generator.device
+            self.n_samples, generator=self.generator, device=self.generator.device
         )
-        total = torch.zeros((), device=self.samples.X.device)
-        for rows in order.tensor_split(self.n_batches):
+        total = torch.zeros((), device=self.device)
+        for batch in order.tensor_split(self.n_batches):
             self.set_rates()
-            total = total + self._take_step(rows)
+            total = total + self._take_step(batch)
             self.n_steps += 1
-        means = (total / len(self.samples)).tolist()
+        self.team.add_up([total])
+        means = (total / self.n_samples).tolist()
         return dict(zip(self._reported, means, strict=True))
 
     def record_steps(self) -> None:
@@ -161,7 +153,8 @@ class Trainer(ABC):
         A step of a small network takes a GPU less time than launching its kernels one by one.
         Only for networks that do the same work in every step.
         """
-        if self.recordable and self.samples.X.is_cuda:
+        resident = isinstance(self.samples, Samples) and self.device.type == "cuda"
+        if self.recordable and resident and self.team.alone:
             self._take_step = Recorded(self._summed_step, self.generator)
 
     def set_rates(self) -> None:
@@ -173,17 +166,38 @@ class Trainer(ABC):
             else:
                 group["lr"] = rate * one_cycle(done)
 
-    def _summed_step(self, rows: Tensor) -> Tensor:
+    def _summed_step(self, batch: Tensor) -> Tensor:
+        rows = batch if self.team.alone else self._own_rows(batch)
         outcome = self.step(rows)
-        weight = self.samples.weight[rows]
+        weight = self._weight(rows)
         self._reported = list(outcome)
         return torch.stack([(values.detach() * weight).sum() for values in outcome.values()])
 
+    def _own_rows(self, batch: Tensor) -> Tensor:
+        rows = batch - self.first_row
+        places = ((rows >= 0) & (rows < len(self.samples))).nonzero().flatten()
+        if len(places):
+            self._part = _Part(len(batch), places)
+            return rows[places]
+        # A process without a sample in the batch goes along with one that does not count.
+        self._part = _Part(len(batch), places.new_zeros(1), counts=False)
+        return places.new_zeros(1)
+
+    def _weight(self, rows: Tensor) -> Tensor:
+        weight = self.samples.weight[rows]
+        return weight if self._part is None or self._part.counts else torch.zeros_like(weight)
+
     def descend(self, loss: Tensor) -> None:
         """Take one step of the optimiser."""
+        self.find_gradients(loss)
+        self.optimiser.step()
+
+    def find_gradients(self, loss: Tensor) -> None:
+        """Set the gradients of a loss that is the sum of those of all processes."""
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        self.optimiser.step()
+        moved = (weight for group in self.optimiser.param_groups for weight in group["params"])
+        self.team.add_up([weight.grad for weight in moved if weight.grad is not None])
 
     def kept(self, observed: Tensor) -> Tensor:
         """Say which entries stay visible in this step, as `plan.hide` wants it.
@@ -192,15 +206,20 @@ class Trainer(ABC):
         """
         if self.plan.hide == 0:
             return torch.ones_like(observed)
-        device, n_samples = self.generator.device, len(observed)
-        draw = torch.rand(observed.shape, generator=self.generator, device=device)
-        share = torch.rand(n_samples, generator=self.generator, device=device)
-        share = share.reshape(n_samples, *(1,) * (observed.ndim - 1))
+        # Drawn for all of a batch, also where only some of it is owned: so numbers do not
+        # depend on how many processes there are.
+        n_drawn = len(observed) if self._part is None else self._part.n_batch
+        options = {"generator": self.generator, "device": self.generator.device}
+        draw = torch.rand((n_drawn, *observed.shape[1:]), **options)
+        share = torch.rand((n_drawn, *(1,) * (observed.ndim - 1)), **options)
+        if self._part is not None:
+            draw, share = draw[self._part.places], share[self._part.places]
         return draw >= 2 * self.plan.hide * share
 
     def weighted_mean(self, loss: Tensor, rows: Tensor) -> Tensor:
         """Return the mean over a batch, each sample by its weight."""
-        return (loss * self.samples.weight[rows]).mean()
+        n_batch = len(rows) if self._part is None else self._part.n_batch
+        return (loss * self._weight(rows)).sum() / n_batch
 
     def state(self) -> dict:
         """Return all that must be kept to go on later, as a tree of tensors and numbers."""

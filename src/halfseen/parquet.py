@@ -1,0 +1,98 @@
+"""Parquet datasets, which may be larger than memory: spooled to a file whose rows can be read."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from halfseen.disk import MappedRows
+
+_ENTRIES_AT_ONCE = 2**21
+_READ_AHEAD = 2**16  # bytes of each column
+
+
+def is_dataset(X: Any) -> bool:
+    """Say whether X is a `pyarrow.dataset.Dataset`."""
+    arrow = sys.modules.get("pyarrow.dataset")  # nobody has one who has not imported it
+    return arrow is not None and isinstance(X, arrow.Dataset)
+
+
+def column(dataset, name: str) -> np.ndarray:
+    """Return one column, such as the labels."""
+    if name not in dataset.schema.names:
+        raise ValueError(f"the dataset has no column {name!r}; it has {_some(dataset)}.")
+    values = dataset.to_table(columns=[name]).column(0)
+    if values.null_count:
+        raise ValueError(f"column {name!r} has {values.null_count} missing labels.")
+    return values.to_numpy()
+
+
+def features_of(dataset, label: str | None = None) -> list[str]:
+    """Return the names of all columns but the labels."""
+    return [name for name in dataset.schema.names if name != label]
+
+
+def spooled(dataset, columns: list[str]) -> MappedRows:
+    """Return columns of a Parquet dataset as rows of a temporary file; nulls become NaN.
+
+    Parquet stores column after column, so a row cannot be read on its own. The file goes when
+    the process goes.
+    """
+    missing = [name for name in columns if name not in dataset.schema.names]
+    if missing:
+        raise ValueError(f"the dataset has no column {missing[0]!r}; it has {_some(dataset)}.")
+    if not columns:
+        raise ValueError("the dataset has no columns beside the labels.")
+    kind = _kind(dataset, columns)
+    with tempfile.TemporaryFile(prefix="halfseen-") as file:
+        n_rows = 0
+        for batch in _batches(dataset, columns):
+            part = np.empty((batch.num_rows, len(columns)), kind)
+            for place, name in enumerate(columns):
+                part[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
+            file.write(part.data)
+            n_rows += len(part)
+        if n_rows == 0:
+            raise ValueError("the dataset has no rows.")
+        file.flush()
+        return MappedRows(np.memmap(file, kind, "r", shape=(n_rows, len(columns))), columns)
+
+
+def _batches(dataset, columns: list[str]) -> Iterator:
+    from pyarrow import parquet
+
+    n_at_once = max(1, _ENTRIES_AT_ONCE // len(columns))
+    for fragment in dataset.get_fragments():
+        if fragment.format.default_extname != "parquet":
+            raise ValueError(
+                f"X is a dataset of {fragment.format.default_extname} files; Parquet was expected."
+            )
+        # Not the dataset's own scanner: it reads whole row groups, and several ahead.
+        with fragment.filesystem.open_input_file(fragment.path) as source:
+            file = parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
+            yield from file.iter_batches(n_at_once, columns=columns, use_threads=False)
+
+
+def _kind(dataset, columns: list[str]) -> np.dtype:
+    """Return float32 if all columns are that narrow, else float64, as for arrays."""
+    from pyarrow import types
+
+    narrow = True
+    for name in columns:
+        kind = dataset.schema.field(name).type
+        if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+            raise ValueError(
+                f"column {name!r} has type {kind}; numbers were expected. Encode text and "
+                f"categories as numbers first, or leave the column out."
+            )
+        narrow = narrow and types.is_floating(kind) and kind.bit_width <= 32
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def _some(dataset) -> str:
+    names = [repr(name) for name in dataset.schema.names]
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

@@ -1,0 +1,123 @@
+"""Processes that train together: who owns which samples, and what they add up.
+
+Started by ``torchrun``, every process makes the same call with the same data. Each owns a block
+of the samples and their codes; gradients of network and dictionary are added up, so all
+processes hold the same model. The mini-batches are those of one process, and each takes the
+samples that are its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Team:
+    """One process among `size` that train together; alone by default.
+
+    Attributes
+    ----------
+    rank : int
+        Number of this process.
+    size : int
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other process."""
+        return self.size == 1
+
+    def block(self, n_rows: int) -> slice:
+        """Return which of so many rows are owned here."""
+        return slice(self.rank * n_rows // self.size, (self.rank + 1) * n_rows // self.size)
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their sums over all processes, all in one message."""
+        if self.alone or not tensors:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with _someone_may_stop():
+            dist.all_reduce(flat)
+        for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(total.reshape(tensor.shape))
+
+    def follow_first(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by those of the first process."""
+        if self.alone:
+            return
+        with _someone_may_stop():
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def from_first(self, value: Any) -> Any:
+        """Return what the first process passed."""
+        if self.alone:
+            return value
+        box = [value]
+        with _someone_may_stop():
+            dist.broadcast_object_list(box, 0)
+        return box[0]
+
+    def gathered(self, value: Any) -> list:
+        """Return what all processes passed, in their order."""
+        if self.alone:
+            return [value]
+        values: list = [None] * self.size
+        with _someone_may_stop():
+            dist.all_gather_object(values, value)
+        return values
+
+    def gathered_by_first(self, value: Any) -> list | None:
+        """Return what all processes passed to the first of them, None to the others."""
+        if self.alone:
+            return [value]
+        values: list | None = [None] * self.size if self.rank == 0 else None
+        with _someone_may_stop():
+            dist.gather_object(value, values, 0)
+        return values
+
+
+def this_team() -> Team:
+    """Return the team that this process was started in; the first call joins it."""
+    if not dist.is_available():
+        return Team()
+    if not dist.is_initialized():
+        by_torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
+        # A worker that one of the processes has started is none of them.
+        child = multiprocessing.parent_process() is not None
+        if not by_torchrun or int(os.environ["WORLD_SIZE"]) == 1 or child:
+            return Team()
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_leave)
+    return Team(dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _someone_may_stop() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(
+            "another process of this training has stopped or cannot be reached, so this one stops "
+            "too. Look for the first error among the messages of all processes, then start the "
+            "same command again, with as many processes as you like: with checkpoint=... it goes "
+            "on from the last checkpoint."
+        ) from error

@@ -1,0 +1,70 @@
+"""Batch normalisation over the mini-batch of a whole team, of which each process has a part."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from halfseen.team import Team
+
+
+class _Sum(torch.autograd.Function):
+    """Sum over the team; the gradient of a sum that all use is the sum of their gradients."""
+
+    @staticmethod
+    def forward(ctx, values: Tensor, team: Team) -> Tensor:
+        ctx.team = team
+        total = values.clone()
+        team.add_up([total])
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        total = gradient.clone()
+        ctx.team.add_up([total])
+        return total, None
+
+
+@contextlib.contextmanager
+def shared_batch_norm(network: nn.Module, team: Team) -> Iterator[None]:
+    """Let the batch normalisations of a network see the batches of all processes for a while.
+
+    torch's own SyncBatchNorm does so on GPUs only.
+    """
+    layers = [] if team.alone else [m for m in network.modules() if isinstance(m, _BatchNorm)]
+    for layer in layers:
+        layer.forward = lambda X, layer=layer: _normalised(layer, X, team)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _normalised(layer: _BatchNorm, X: Tensor, team: Team) -> Tensor:
+    if not layer.training:
+        return type(layer).forward(layer, X)
+    others = [axis for axis in range(X.ndim) if axis != 1]
+    count = X.new_full((1,), X.numel() / X.shape[1])
+    total = _Sum.apply(torch.cat([X.sum(others), count]), team)
+    count = total[-1].detach()
+    shape = [-1 if axis == 1 else 1 for axis in range(X.ndim)]
+    mean = total[:-1] / count
+    centred = X - mean.reshape(shape)
+    variance = _Sum.apply(centred.square().sum(others), team) / count
+    if layer.track_running_stats:
+        with torch.no_grad():
+            layer.num_batches_tracked += 1
+            share = layer.momentum
+            if share is None:  # torch's way to ask for the mean over all batches
+                share = 1 / layer.num_batches_tracked.item()
+            layer.running_mean.lerp_(mean, share)
+            layer.running_var.lerp_(variance * count / (count - 1), share)
+    result = centred * (variance + layer.eps).rsqrt().reshape(shape)
+    if layer.affine:
+        result = result * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+    return result
