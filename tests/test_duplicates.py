@@ -23,7 +23,7 @@ def test_equal_rows_are_merged_and_weights_add_up():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_agrees_with_numpy_on_many_rows_in_any_order(dtype, monkeypatch):
-    monkeypatch.setattr(moments, "_ENTRIES_AT_ONCE", 100)  # several parts
+    monkeypatch.setattr(moments, "_ENTRIES_ON_CPU", 100)  # several parts
     random = np.random.default_rng(0)
     X = random.integers(0, 3, (500, 2, 2)).astype(dtype)
     X[random.random(X.shape) < 0.2] = NAN

@@ -1,6 +1,7 @@
 """The steps inside the solvers, by hand; what they do on whole problems is in test_coding."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,17 @@ import torch
 
 from halfseen import sparse_encode
 from halfseen.coding import MaskedLasso
-from halfseen.solvers.fista import Fista, State, advance, soft_threshold
+from halfseen.solvers.fista import (
+    Fista,
+    State,
+    advance,
+    largest_curvature,
+    row_curvatures,
+    soft_threshold,
+)
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
 def small_problem(positive=False):
@@ -126,31 +136,158 @@ def test_a_solver_object_brings_its_own_settings(masked_rows):
     np.testing.assert_allclose(often, seldom, atol=0.1)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("shape", [(70, 20, 30), (1000, 64, 128), (5, 3, 4)])
-def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive):
-    from halfseen.solvers import fista_triton
+def test_rows_with_holes_curve_less_than_complete_ones():
+    random = torch.Generator().manual_seed(0)
+    dictionary = torch.randn(60, 40, generator=random, dtype=torch.float64)
+    observed = torch.rand(50, 40, generator=random) > 0.75
+    observed[0] = True
+    X = torch.randn(50, 40, generator=random, dtype=torch.float64) * observed
+    problem = MaskedLasso(X, observed, dictionary, torch.ones(50, dtype=torch.float64))
+    lipschitz = largest_curvature(dictionary)
+    own = torch.linalg.matrix_norm(observed[:, None] * dictionary, 2).square()
+    guess = row_curvatures(problem, lipschitz)
+    assert (guess <= lipschitz).all()
+    assert (guess <= 1.06 * own).all()  # from below, but for a margin of 5%
+    assert (guess >= 0.7 * own).all()
+    X[0] = 0
+    assert torch.isfinite(row_curvatures(problem, lipschitz)).all()
 
-    n_rows, n_features, n_atoms = shape
+
+def test_fista_recovers_from_steps_that_are_too_long(monkeypatch, masked_rows):
+    from halfseen.solvers import fista
+
+    X, dictionary = masked_rows(n_rows=20)
+    expected = sparse_encode(X, dictionary, 0.1, solver="fista", tol=1e-8)
+    for wrong in (0.01, 0.6):  # NaN at once; out of step
+        monkeypatch.setattr(
+            fista, "row_curvatures",
+            lambda rows, lipschitz, wrong=wrong: rows.alpha.new_full((len(rows.X),), wrong),
+        )  # fmt: skip
+        codes = sparse_encode(X, dictionary, 0.1, solver="fista", tol=1e-8, max_iter=100_000)
+        np.testing.assert_allclose(codes, expected, atol=1e-3)
+
+
+GPU_SHAPES = [
+    ((70, 20, 30), False),
+    ((70, 20, 30), True),
+    ((5, 3, 4), False),
+    ((130, 20, 10), False),
+    ((1000, 64, 128), False),
+    ((1000, 192, 256), False),
+    ((1000, 192, 256), True),
+    ((333, 100, 200), False),
+    ((100, 64, 512), False),
+    ((100, 300, 100), False),
+]
+
+
+def gpu_problem(n_rows, n_features, n_atoms, positive=False):
     random = torch.Generator("cuda").manual_seed(0)
     options = {"generator": random, "device": "cuda"}
     dictionary = torch.randn(n_atoms, n_features, **options)
     observed = torch.rand(n_rows, n_features, **options) > 0.5
-    X = torch.randn(n_rows, n_features, **options) * observed
-    problem = MaskedLasso(X, observed, dictionary, 0.1 + torch.rand(n_rows, **options), positive)
-    start = State.start(torch.randn(n_rows, n_atoms, **options).abs() / 10)
-    lipschitz = torch.linalg.matrix_norm(dictionary, 2).square().item()
-    assert fista_triton.fits(dictionary)
-    expected, expected_gap = advance(problem, start, lipschitz, 20)
-    state, gap = fista_triton.advance(problem, start, lipschitz, 20)
-    torch.testing.assert_close(state.codes, expected.codes, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(state.ahead, expected.ahead, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(state.clock, expected.clock)
-    torch.testing.assert_close(gap, expected_gap, rtol=1e-3, atol=1e-5)
+    X = 7 * torch.randn(n_rows, n_features, **options) * observed
+    alpha = n_features**0.5 * (0.5 + torch.rand(n_rows, **options))
+    start = torch.randn(n_rows, n_atoms, **options).abs() / 10
+    return MaskedLasso(X, observed, dictionary, alpha, positive), State.start(start)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def distance(values, expected):
+    return ((values - expected).norm() / expected.norm()).item()
+
+
+@needs_gpu
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize(("shape", "positive"), GPU_SHAPES)
+def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive, precise):
+    from halfseen.solvers import fista_triton
+
+    problem, start = gpu_problem(*shape, positive)
+    exact = problem.to(torch.float64)
+    lipschitz = largest_curvature(problem.dictionary)
+    assert fista_triton.fits(problem.dictionary)
+    same = State(start.codes.double(), start.ahead.double(), start.clock.double())
+    expected, _ = advance(exact, same, lipschitz, 20)
+    state, gap = fista_triton.advance(problem, start, lipschitz, 20, precise)
+    assert distance(state.codes, expected.codes) < 3e-3  # they multiply in float16
+    assert distance(state.ahead, expected.ahead) < 3e-3
+    # The gap is that of the codes, whatever they are.
+    torch.testing.assert_close(
+        gap.double(), exact.relative_gap(state.codes.double()), rtol=1e-4, atol=2e-6
+    )
+    # Where codes have all but settled, precise steps see what float16 does not.
+    far, _ = advance(exact, same, lipschitz, 200)
+    expected, _ = advance(exact, State.start(far.codes), lipschitz, 20)
+    near = State.start(far.codes.float())
+    state, _ = fista_triton.advance(problem, near, lipschitz, 20, precise=True)
+    assert distance(state.codes, expected.codes) < 1e-4
+
+
+@needs_gpu
+def test_the_gpu_kernel_takes_steps_of_every_rows_own_length():
+    from halfseen.solvers import fista_triton
+
+    problem, start = gpu_problem(200, 100, 200)
+    lipschitz = largest_curvature(problem.dictionary)
+    own = lipschitz * torch.linspace(1, 3, 200, device="cuda")[:, None]
+    expected, _ = advance(problem, start, own, 20)
+    state, _ = fista_triton.advance(problem, start, own, 20)
+    assert distance(state.codes, expected.codes) < 3e-3
+
+
+@needs_gpu
+def test_the_gpu_kernel_does_not_hide_a_nan_nor_touch_rows_beside_it():
+    from halfseen.solvers import fista_triton
+
+    problem, start = gpu_problem(100, 20, 30)
+    _, expected = fista_triton.advance(problem, start, 100.0, 5)
+    problem.X[3, problem.observed[3].nonzero()[0]] = torch.nan
+    start.codes[70, 2] = 1e30
+    _, gap = fista_triton.advance(problem, start, 100.0, 5)
+    bad = torch.tensor([3, 70], device="cuda")
+    assert gap[bad].isnan().all()
+    others = torch.ones(100, dtype=torch.bool, device="cuda")
+    others[bad] = False
+    torch.testing.assert_close(gap[others], expected[others])
+
+
+@needs_gpu
+def test_the_gpu_kernel_never_waits_for_the_host():
+    from halfseen.solvers import fista_triton
+
+    problem, start = gpu_problem(100, 20, 30)
+    expected, _ = fista_triton.advance(problem, start, 100.0, 5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        state, _ = fista_triton.advance(problem, start, 100.0, 5)
+    graph.replay()
+    torch.testing.assert_close(state.codes, expected.codes)
+
+
+@needs_gpu
+@pytest.mark.parametrize("tol", [1e-3, 1e-5])
+@pytest.mark.parametrize(("shape", "positive"), [*GPU_SHAPES, ((50, 784, 784), False)])
+def test_every_row_is_solved_on_a_gpu(shape, positive, tol):
+    problem, start = gpu_problem(*shape, positive)
+    for init in (None, start.codes):
+        solution = Fista().solve(problem, init, tol, 10_000)
+        gap = problem.to(torch.float64).relative_gap(solution.codes.double())
+        assert (solution.gap <= tol).all()
+        assert (gap <= tol + 1e-6).all()
+        assert not positive or (solution.codes >= 0).all()
+
+
+@needs_gpu
+def test_codes_too_large_for_float16_are_found_on_a_gpu():
+    problem, _ = gpu_problem(100, 20, 30)
+    sizes = torch.logspace(-4, 0, 30, device="cuda")[:, None]
+    problem = replace(problem, dictionary=sizes * problem.dictionary, alpha=problem.alpha / 1e4)
+    solution = Fista().solve(problem, None, 1e-2, 10_000)
+    gap = problem.to(torch.float64).relative_gap(solution.codes.double())
+    assert (gap <= 1.01e-2).all()
+
+
+@needs_gpu
 def test_cpu_and_gpu_agree(masked_rows):
     X, dictionary = masked_rows(n_rows=300)
     host = sparse_encode(X, dictionary, 0.1, device="cpu", tol=1e-10)

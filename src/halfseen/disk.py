@@ -19,7 +19,7 @@ from torch import Tensor
 
 _IN_MEMORY = 2**29  # bytes up to which rows are kept in the memory of a CPU
 _GPU_SHARE = 0.4  # of the free memory of a GPU
-_ROWS_AT_ONCE = 1024  # scattered rows; each may bring sixteen pages with it
+_ROWS_AT_ONCE = 64  # scattered rows; each may bring two megabytes around it with it
 
 
 class MappedRows:
@@ -53,15 +53,7 @@ class MappedRows:
 
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return some rows, in the order asked for; infinities are refused."""
-        if isinstance(rows, slice):
-            part = np.array(self._array[rows], dtype=self.dtype, order="C")
-            give_back(self._map)
-        else:
-            part = np.empty((len(rows), *self.shape[1:]), self.dtype)
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                some = slice(start, start + _ROWS_AT_ONCE)
-                part[some] = self._array[rows[some]]
-                give_back(self._map)
+        part = _copied(self._array, self._map, rows, self.dtype)
         if np.isinf(part).any():
             place = np.argwhere(np.isinf(part))[0]
             row = range(len(self))[rows][place[0]] if isinstance(rows, slice) else rows[place[0]]
@@ -131,8 +123,7 @@ class DiskRows:
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         """Return some rows."""
-        part = np.array(self._array[on_host(rows)])
-        give_back(self._array)
+        part = _copied(self._array, self._array, on_host(rows), self._array.dtype)
         return torch.from_numpy(part).to(self.device)
 
     def __setitem__(self, rows: Tensor | slice, values: Tensor) -> None:
@@ -157,7 +148,7 @@ def fits(n_bytes: int, device: torch.device) -> bool:
 
 def entries_at_once(device: torch.device) -> int:
     """Return how many entries of samples and codes should be in work together."""
-    return 2**27 if device.type == "cuda" else 2**23
+    return 2**27 if device.type == "cuda" else 2**21
 
 
 def reserve(file: int, n_bytes: int) -> None:
@@ -176,6 +167,21 @@ def reserve(file: int, n_bytes: int) -> None:
             f"no room for a temporary file of {n_bytes / 2**30:.1f} GiB in "
             f"{tempfile.gettempdir()!r} ({error.strerror}); set TMPDIR to a folder with room",
         ) from error
+
+
+def _copied(
+    array: np.ndarray, below: np.memmap | None, rows: slice | np.ndarray, kind: np.dtype
+) -> np.ndarray:
+    """Return some rows of a mapped array, and give their pages back."""
+    if isinstance(rows, slice):
+        part = np.array(array[rows], dtype=kind, order="C")
+        give_back(below)
+        return part
+    part = np.empty((len(rows), *array.shape[1:]), kind)
+    for some in slices(len(rows), _ROWS_AT_ONCE):
+        part[some] = array[rows[some]]
+        give_back(below)
+    return part
 
 
 def map_under(array: Any) -> np.memmap | None:

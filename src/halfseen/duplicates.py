@@ -31,9 +31,11 @@ def row_keys(values: Rows, device: torch.device | None = None, team: Team = _ALO
     own = values
     if not team.alone:
         own = PickedRows(values, np.arange(len(values))[team.block(len(values))])
-    keys = [_hashes(part).cpu().numpy() for part in parts_of(own, device)]
-    own_keys = np.concatenate(keys) if keys else np.empty((0, _N_HASHES), np.int64)
-    return np.concatenate(team.gathered(own_keys))
+    keys, done = np.empty((len(own), _N_HASHES), np.int64), 0
+    for part in parts_of(own, device):
+        keys[done : done + len(part)] = _hashes(part).cpu().numpy()
+        done += len(part)
+    return keys if team.alone else np.concatenate(team.gathered(keys))
 
 
 def distinct_rows(

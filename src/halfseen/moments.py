@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfseen.disk import MappedRows, PickedRows
 
-_ENTRIES_AT_ONCE = 2**22
+_ENTRIES_ON_CPU, _ENTRIES_ON_GPU = 2**20, 2**24
 Rows = np.ndarray | Tensor | MappedRows | PickedRows
 
 
@@ -100,7 +100,9 @@ class ObservedMoments:
 
 def parts_of(values: Rows, device: torch.device | None = None) -> Iterator[Tensor]:
     """Yield samples as tensors on a device, some at a time; they must not be written to."""
-    n_at_once = max(1, _ENTRIES_AT_ONCE // max(1, math.prod(values.shape[1:])))
+    on_gpu = device is not None and device.type == "cuda"
+    at_once = _ENTRIES_ON_GPU if on_gpu else _ENTRIES_ON_CPU
+    n_at_once = max(1, at_once // max(1, math.prod(values.shape[1:])))
     for start in range(0, len(values), n_at_once):
         part = values[start : start + n_at_once]
         if isinstance(values, np.ndarray):

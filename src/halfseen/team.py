@@ -100,7 +100,11 @@ def this_team() -> Team:
         child = multiprocessing.parent_process() is not None
         if not by_torchrun or int(os.environ["WORLD_SIZE"]) == 1 or child:
             return Team()
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        backend = "gloo"
+        if torch.cuda.is_available():
+            backend = "cpu:gloo,cuda:nccl"
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        dist.init_process_group(backend)
         atexit.register(_leave)
     return Team(dist.get_rank(), dist.get_world_size())
 
@@ -113,7 +117,8 @@ def _leave() -> None:
 @contextlib.contextmanager
 def _someone_may_stop() -> Iterator[None]:
     try:
-        yield
+        with torch.no_grad():
+            yield
     except RuntimeError as error:
         raise RuntimeError(
             "another process of this training has stopped or cannot be reached, so this one stops "

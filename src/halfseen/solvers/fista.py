@@ -15,7 +15,10 @@ from halfseen.coding import MaskedLasso, Solution
 _ENTRIES_AT_ONCE = 2**28
 _HOST_SIDE = 256  # dictionaries with a side up to this are measured on the host
 _POWER_STEPS = 10
+_ROW_POWER_STEPS = 6
 _MARGIN = 1.05
+_FAR = 10.0  # gaps that grow by so much send a row back
+_ROUGH_GAP = 3e-3  # from here on, steps are precise
 
 
 def soft_threshold(codes: Tensor, threshold: Tensor, positive: bool = False) -> Tensor:
@@ -28,6 +31,8 @@ def soft_threshold(codes: Tensor, threshold: Tensor, positive: bool = False) -> 
 @dataclass(frozen=True)
 class Fista:
     """Beck & Teboulle's FISTA with the gradient restart of O'Donoghue & Candès, per row.
+
+    Steps are as long as the row's own holes allow; a row whose gap rises takes shorter ones.
 
     Parameters
     ----------
@@ -60,22 +65,76 @@ class Fista:
         )
 
     def _solve_part(self, problem, codes, lipschitz, tol, max_iter) -> Solution:
-        gap = problem.relative_gap(codes)
+        take_steps = fastest_advance(problem.dictionary)
+        solution = self._run(take_steps, problem, codes, lipschitz, tol, max_iter, bold=True)
+        lost = solution.gap.isnan().nonzero().flatten()
+        if len(lost):  # numbers may have been too large for the kernels
+            again = self._run(
+                advance, problem.rows(lost), codes[lost], lipschitz, tol, max_iter, bold=False
+            )
+            for all_rows, some in zip(
+                (solution.codes, solution.gap, solution.n_iter),
+                (again.codes, again.gap, again.n_iter),
+                strict=True,
+            ):
+                all_rows[lost] = some
+        return solution
+
+    def _run(self, take_steps, problem, codes, lipschitz, tol, max_iter, bold) -> Solution:
+        """Take steps on all rows until they are finished; the codes of a NaN stay as they are."""
+        gap = take_steps(problem, State.start(codes), lipschitz, 0)[1]
         n_iter = torch.zeros(len(codes), dtype=torch.int64, device=codes.device)
         active = (~(gap <= tol)).nonzero().flatten()
-        rows, state = problem.rows(active), State.start(codes[active])
-        take_steps = fastest_advance(problem.dictionary)
-        done = 0
+        rows, state, last_gap = problem.rows(active), State.start(codes[active]), gap[active]
+        curvature = (
+            row_curvatures(rows, lipschitz) if bold else torch.full_like(last_gap, lipschitz)
+        )
+        done, precise = 0, False
         while len(active) and done < max_iter:
             n_steps = min(self.check_every, max_iter - done)
-            state, new_gap = take_steps(rows, state, lipschitz, n_steps)
+            before = state
+            state, new_gap = take_steps(rows, before, curvature[:, None], n_steps, precise)
             done += n_steps
+            # Curvatures were guessed. Where they were too small, gaps rise, or codes run away
+            # and have to go back.
+            guessed = curvature < lipschitz
+            far = (guessed & ~(new_gap <= _FAR * last_gap)).nonzero().flatten()
+            if len(far):
+                state.codes[far] = state.ahead[far] = before.codes[far]
+                state.clock[far], new_gap[far], curvature[far] = 1.0, last_gap[far], lipschitz
+            curvature = torch.where(new_gap > last_gap, lipschitz, curvature)
+            gap[active], n_iter[active], last_gap = new_gap, done, new_gap
             going = (new_gap > tol) & (done < max_iter)  # a NaN does not go on
-            left = active[~going]
-            codes[left], gap[left], n_iter[left] = state.codes[~going], new_gap[~going], done
-            if len(left):
-                active, rows, state = active[going], rows.rows(going), state.rows(going)
+            left = (~going & ~new_gap.isnan()).nonzero().flatten()
+            codes[active[left]] = state.codes[left]
+            on = going.nonzero().flatten()
+            if len(on) < len(active):
+                active, rows, state = active[on], rows.rows(on), state.rows(on)
+                curvature, last_gap = curvature[on], last_gap[on]
+            precise = precise or (len(on) > 0 and last_gap.median().item() < _ROUGH_GAP)
         return Solution(codes, gap, n_iter)
+
+
+def row_curvatures(problem: MaskedLasso, lipschitz: float) -> Tensor:
+    """Return about the largest curvature of every row's own problem, shape (n_rows,).
+
+    With holes it is well below `lipschitz`, that of complete rows; longer steps need fewer. A few
+    power steps guess it from below, as a rule within a tenth.
+    """
+    X, atoms = problem.X, problem.dictionary
+    dtype = torch.bfloat16 if X.is_cuda else X.dtype  # two digits will do
+    fixed = torch.cos(torch.arange(X.shape[1], device=X.device)).to(X)
+    vector = F.normalize(X, dim=1).to(dtype) + (F.normalize(fixed, dim=0) / 4).to(dtype)
+    vector = vector * problem.observed
+    atoms = (atoms / lipschitz**0.5).to(dtype)
+    square = X.shape[1] <= 2 * len(atoms)
+    gram = atoms.T @ atoms if square else None
+    for _ in range(_ROW_POWER_STEPS):
+        last = vector
+        vector = (vector @ gram if square else vector @ atoms.T @ atoms) * problem.observed
+    norm, last_norm = (torch.linalg.vector_norm(v, dim=1, dtype=X.dtype) for v in (vector, last))
+    share = _MARGIN * norm / last_norm
+    return lipschitz * torch.where(share < 1, share, 1)  # also where it is NaN
 
 
 def largest_curvature(dictionary: Tensor) -> float:
@@ -111,7 +170,7 @@ class FixedSteps:
         n_rows, n_atoms = len(problem.X), len(problem.dictionary)
         codes = problem.X.new_zeros(n_rows, n_atoms) if init is None else init * size
         take_steps = fastest_advance(problem.dictionary)
-        state, gap = take_steps(scaled, State.start(codes), 1.0, self.n_steps)
+        state, gap = take_steps(scaled, State.start(codes), 1.0, self.n_steps, precise=False)
         n_iter = torch.full((n_rows,), self.n_steps, device=codes.device)
         return Solution(state.codes / size, gap, n_iter)
 
@@ -153,9 +212,24 @@ class State:
 
 
 def advance(
-    problem: MaskedLasso, state: State, lipschitz: float, n_steps: int
+    problem: MaskedLasso,
+    state: State,
+    lipschitz: float | Tensor,
+    n_steps: int,
+    precise: bool = True,
 ) -> tuple[State, Tensor]:
-    """Take `n_steps` steps of length 1/`lipschitz` on every row; also return the gaps."""
+    """Take `n_steps` steps of length 1/`lipschitz` on every row; also return the gaps.
+
+    Parameters
+    ----------
+    problem : MaskedLasso
+    state : State
+    lipschitz : float, or Tensor of shape (n_rows, 1)
+    n_steps : int
+    precise : bool
+        Whether gaps below 1e-3 can be reached; the form on chip is faster without. This one
+        always reaches them.
+    """
     threshold = problem.alpha[:, None] / lipschitz
     codes, ahead, clock = state.codes, state.ahead, state.clock
     for _ in range(n_steps):

@@ -64,13 +64,13 @@ class Sequential(CodingTrainer):
         per_sample = n_tiles * (n_tile_features + len(self.completion.atoms))
         shape = (len(self.samples), *self.samples.sample_shape)
         self._inputs = new_rows(shape, self.samples.weight.dtype, self.device)
-        parts = []
+        self._fixed: dict[str, Tensor] = {}
         for some in slices(len(self.samples), entries_at_once(self.device) // per_sample):
             batch = self.samples.rows(some)
             completion = self.completion.complete(batch.X, batch.observed)
             self._inputs[some] = getattr(completion, self.completion.output)
-            parts.append(_fixed_terms(batch, completion))
-        self._fixed = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            for name, values in _fixed_terms(batch, completion).items():
+                self._fixed.setdefault(name, values.new_empty(len(self.samples)))[some] = values
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn the network from one batch of completed samples."""

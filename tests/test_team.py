@@ -1,0 +1,186 @@
+"""Several processes that train one model."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from halfseen import Patches, SparseCodingClassifier
+from halfseen.team import Team
+from halfseen.training.batch_norm import shared_batch_norm
+from halfseen.training.codes import packed, unpack
+
+WAYS = {
+    "task": {"validation_fraction": 0.2, "hide": 0.25},
+    "sequential": {"training": "sequential", "validation_fraction": 0.2},
+    "joint": {"training": "joint", "label_weight": 0.2},
+    "published": {"training": "published", "label_weight": 1.0},
+    "batch norm": {"network": "cnn4_bn", "tiling": Patches(4, 2), "n_atoms": 16, "n_epochs": 3},
+}
+COMPARE = """
+import sys
+from test_team import WAYS, fitted, proba
+import numpy as np
+found = {way: proba(way, fitted(way)) for way in WAYS}
+import torch.distributed as dist
+assert not dist.is_initialized() or dist.get_world_size() == 2
+if not dist.is_initialized() or dist.get_rank() == 0:
+    np.savez(sys.argv[1], **found)
+"""
+# In the third epoch one process is gone, without a word.
+DIE = """
+import os, signal, sys
+from test_team import fitted
+from halfseen.training.joint import Joint
+epoch = Joint.epoch
+def deadly(trainer):
+    if trainer.n_steps > 0 and trainer.team.rank == int(sys.argv[2]):
+        if trainer.n_steps == 2 * trainer.n_batches:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return epoch(trainer)
+Joint.epoch = deadly
+fitted("joint", checkpoint=sys.argv[1])
+"""
+RESUME = """
+import sys
+from test_team import fitted, proba
+import numpy as np
+import torch.distributed as dist
+clf = fitted("joint", checkpoint=sys.argv[1])
+if dist.get_rank() == 0:
+    np.save(sys.argv[2], proba("joint", clf))
+"""
+
+
+def data(way):
+    X, y = load_digits(return_X_y=True)
+    X = np.where(np.random.default_rng(0).random(X.shape) < 0.5, np.nan, X)[:400]
+    return (X.reshape(-1, 1, 8, 8) if way == "batch norm" else X), y[:400]
+
+
+def fitted(way, **options):
+    settings = {"n_epochs": 5, "batch_size": 64, "random_state": 0, **WAYS[way]}
+    return SparseCodingClassifier(**settings).fit(*data(way), **options)
+
+
+def proba(way, clf):
+    return clf.predict_proba(data(way)[0])
+
+
+def environment(**more):
+    return {
+        **os.environ,
+        "PYTHONPATH": os.path.dirname(__file__),
+        "OMP_NUM_THREADS": "1",
+        **{name: str(value) for name, value in more.items()},
+    }
+
+
+def start_team(script, size, *arguments):
+    """Start processes as torchrun does, without its habit to end the others at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", script, *map(str, arguments)],
+            env=environment(RANK=rank, WORLD_SIZE=size, MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+
+
+def test_two_processes_learn_what_one_learns(tmp_path):
+    script = tmp_path / "compare.py"
+    script.write_text(COMPARE)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    subprocess.run(
+        [*torchrun, "--nproc-per-node=2", str(script), str(tmp_path / "two.npz")],
+        env=environment(),
+        check=True,
+        timeout=300,
+    )
+    two = np.load(tmp_path / "two.npz")
+    for way in WAYS:
+        # Sums in another order; batches, holes and first codes are the same.
+        np.testing.assert_allclose(two[way], proba(way, fitted(way)), atol=1e-6, err_msg=way)
+
+
+def test_a_process_that_dies_stops_all_and_others_can_go_on(tmp_path):
+    expected = proba("joint", fitted("joint"))
+    for dead, size in ((1, 3), (0, 1)):  # who dies; how many go on
+        checkpoint = tmp_path / f"checkpoint-{dead}"
+        processes = start_team(DIE, 2, checkpoint, dead)
+        messages = [process.communicate(timeout=120)[1] for process in processes]
+        assert processes[dead].returncode == -signal.SIGKILL
+        assert processes[1 - dead].returncode == 1
+        assert "another process of this training has stopped" in messages[1 - dead]
+        assert "checkpoint=" in messages[1 - dead]
+        if size == 1:
+            clf = fitted("joint", checkpoint=checkpoint)
+            found = proba("joint", clf)
+            assert len(clf.history_) == 5
+        else:
+            processes = start_team(RESUME, size, checkpoint, tmp_path / "found.npy")
+            for process in processes:
+                _, message = process.communicate(timeout=120)
+                assert process.returncode == 0, message
+            found = np.load(tmp_path / "found.npy")
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [1, 5, 7, 64])
+def test_blocks_cover_all_rows_once(n_rows):
+    rows = np.arange(n_rows)
+    blocks = [rows[Team(rank, 5).block(n_rows)] for rank in range(5)]
+    np.testing.assert_array_equal(np.concatenate(blocks), rows)
+    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+
+
+def test_codes_survive_packing():
+    codes = torch.randn(50, 2, 13, generator=torch.Generator().manual_seed(0))
+    codes[torch.rand(codes.shape, generator=torch.Generator().manual_seed(1)) < 0.9] = 0
+    state = packed(codes, Team())
+    assert state["nonzero"].numel() == 50 * 4  # a bit for each of 26 codes, in whole bytes
+    assert len(state["values"]) == int((codes != 0).sum())
+    again = torch.full((20, 2, 13), torch.nan)
+    unpack(state, again, first=17)  # as another number of processes would read it
+    assert (again == codes[17:37]).all()
+
+
+def test_batch_norm_of_one_process_is_torch_s_own():
+    """With a team of two whose halves are added up by hand."""
+    torch.manual_seed(0)
+    X = torch.randn(6, 3, 4, 4, dtype=torch.float64)
+    for momentum in (0.1, None):
+        own = nn.BatchNorm2d(3, momentum=momentum).double()
+        plain = nn.BatchNorm2d(3, momentum=momentum).double()
+
+        class Mirror(Team):
+            """Another process that has the same samples."""
+
+            def add_up(self, tensors):
+                for tensor in tensors:
+                    tensor.mul_(2)
+
+        with shared_batch_norm(own, Mirror(0, 2)):
+            leaf = X.clone().requires_grad_()
+            found = own(leaf)
+            found.square().mul(torch.arange(4)).sum().backward()
+        doubled = torch.cat([X, X]).requires_grad_()
+        expected = plain(doubled)
+        expected.square().mul(torch.arange(4)).sum().backward()
+        torch.testing.assert_close(found, expected[:6])
+        torch.testing.assert_close(leaf.grad, doubled.grad[:6])
+        torch.testing.assert_close(own.running_mean, plain.running_mean)
+        torch.testing.assert_close(own.running_var, plain.running_var)
+    assert "forward" not in vars(own)
