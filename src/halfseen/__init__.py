@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from halfseen.comparing import compare as compare
     from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
     from halfseen.masks import ampute as ampute
+    from halfseen.side_by_side import fit_side_by_side as fit_side_by_side
     from halfseen.tilings import Channels as Channels
     from halfseen.tilings import Patches as Patches
     from halfseen.tilings import Whole as Whole
@@ -32,6 +33,7 @@ _HOME = {
     "Whole": "halfseen.tilings",
     "ampute": "halfseen.masks",
     "compare": "halfseen.comparing",
+    "fit_side_by_side": "halfseen.side_by_side",
     "published_settings": "halfseen.training.published",
     "sparse_encode": "halfseen.coding",
 }

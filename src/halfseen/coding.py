@@ -134,12 +134,16 @@ def make_solver(solver: str | Solver, device: torch.device) -> Solver:
         from halfseen.solvers.fista import Fista
 
         return Fista()
+    if solver == "fixed":
+        from halfseen.solvers.fista import FixedSteps
+
+        return FixedSteps()
     if solver == "subgradient":
         from halfseen.solvers.subgradient import SubGradient
 
         return SubGradient()
     raise ValueError(
-        f"solver must be 'auto', 'cd', 'fista', 'subgradient' or an object with a solve "
+        f"solver must be 'auto', 'cd', 'fista', 'fixed', 'subgradient' or an object with a solve "
         f"method; got {solver!r}."
     )
 
@@ -170,10 +174,11 @@ def sparse_encode(
         Atoms; of any norm but zero.
     alpha : float, or array of shape (n_rows,)
         Weight of the l1 norm, positive.
-    solver : {"auto", "cd", "fista", "subgradient"} or Solver
+    solver : {"auto", "cd", "fista", "fixed", "subgradient"} or Solver
         ``"cd"``: compiled coordinate descent with active sets on the CPU. ``"fista"``:
-        accelerated proximal gradient in torch. ``"subgradient"``: the rule of Caiafa et al.
-        (2021), which never crosses zero and in general does not reach the minimum.
+        accelerated proximal gradient in torch. ``"fixed"``: 128 steps of it whatever the gap,
+        which never waits for a GPU and can be recorded there. ``"subgradient"``: the rule of
+        Caiafa et al. (2021), which never crosses zero and in general does not reach the minimum.
         ``"auto"``: coordinate descent on a CPU (if numba is installed), FISTA on a GPU.
     tol : float
         A row is finished when its duality gap is at most ``tol`` times the objective of the

@@ -19,6 +19,7 @@ from torch import nn
 # Networks draw their first weights and dropout from torch's global generator, which is lent to
 # one training at a time and then put back as it was.
 _one_at_a_time = threading.RLock()  # an imputer or network may fit something itself
+_CONVOLUTIONAL = ("resnet18",)
 _SMALL = 2**22  # multiplications a step, below which torch is faster on one thread
 _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
@@ -75,6 +76,14 @@ def is_small(network: nn.Module, settings, device: torch.device) -> bool:
     """Say whether steps on a CPU are so short that torch should not share them out."""
     n_weights = sum(weight.numel() for weight in network.parameters())
     return device.type == "cpu" and n_weights * settings.batch_size < _SMALL
+
+
+def learns_in_half(settings, device: torch.device) -> bool:
+    """Say whether a network should multiply in bfloat16 while it learns.
+
+    Only convolutions of our own on a GPU: there it is faster, and no less accurate.
+    """
+    return device.type == "cuda" and settings.network in _CONVOLUTIONAL
 
 
 def epochs(settings, n_samples: int) -> int:

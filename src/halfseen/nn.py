@@ -267,26 +267,39 @@ class SparseCompletion(nn.Module):
         completion = Completion(completed, reconstruction, codes.to(X.dtype))
         return completion if details else getattr(completion, self.output)
 
-    def complete(self, values: Tensor, observed: Tensor, tol: float | None = None) -> Completion:
+    def complete(
+        self,
+        values: Tensor,
+        observed: Tensor,
+        tol: float | None = None,
+        solver: str | None = None,
+    ) -> Completion:
         """Complete samples given as values (anything finite in the holes) and `observed`."""
         # Codes need float32 or better, whatever autocast and the input say.
         with torch.autocast(values.device.type, enabled=False):
             values = values.to(torch.promote_types(self.atoms.dtype, torch.float32))
-            codes = self.encode(values, observed, tol)
+            codes = self.encode(values, observed, tol, solver)
             reconstruction = self.reconstruct(codes)
             completed = torch.where(observed, values, reconstruction)
         return Completion(completed, reconstruction, codes)
 
-    def encode(self, values: Tensor, observed: Tensor, tol: float | None = None) -> Tensor:
+    def encode(
+        self,
+        values: Tensor,
+        observed: Tensor,
+        tol: float | None = None,
+        solver: str | None = None,
+    ) -> Tensor:
         """Return the codes, shape (n_samples, n_tiles, n_atoms)."""
+        solver = self.solver if solver is None else solver
         dictionary = self.dictionary.to(values.dtype)
         problem = self.problem(values, observed, dictionary)
         tol = self.tol if tol is None else tol
-        if isinstance(self.solver, str):
-            codes = differentiable_codes(problem, self.solver, tol, self.n_gradient_steps)
+        if isinstance(solver, str):
+            codes = differentiable_codes(problem, solver, tol, self.n_gradient_steps)
         else:
             with torch.no_grad():
-                codes = self.solver.solve(problem, None, tol, MAX_ITER).codes
+                codes = solver.solve(problem, None, tol, MAX_ITER).codes
         return codes.reshape(values.shape[0], self.layout.shape[0], codes.shape[1])
 
     def problem(self, values: Tensor, observed: Tensor, dictionary: Tensor) -> MaskedLasso:

@@ -29,6 +29,7 @@ from halfseen.fitting import (
     is_small,
     is_whole,
     learning_rate,
+    learns_in_half,
     require,
     split_for_validation,
     training_mode,
@@ -87,11 +88,8 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     checkpoint : path or None
     """
     check_settings(settings)
-    weight = _weights(settings, values, labels, classes, sample_weight)
     team, device = this_team(), choose_device(settings.device)
-    keys = row_keys(values, device, team)
-    rows, weight = distinct_rows(keys, labels, weight)
-    data = Data(PickedRows(values, rows), labels[rows], weight, len(classes))
+    data, keys = distinct_data(settings, values, labels, classes, sample_weight, device, team)
     seed = team.from_first(_seed(settings, checkpoint))
     if checkpoint is not None:
         storage.require_folder(checkpoint)
@@ -105,7 +103,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
             history = run(
                 setup.trainer,
                 validation=setup.validation,
-                checkpoint=_checkpoint(settings, checkpoint, seed, setup, data, keys[rows]),
+                checkpoint=_checkpoint(settings, checkpoint, seed, setup, data, keys),
                 prepare=setup.prepare,
                 report=report,
             )
@@ -120,6 +118,16 @@ class Data:
     labels: np.ndarray  # (n_samples,), places among the classes
     weight: np.ndarray  # (n_samples,)
     n_classes: int
+
+
+def distinct_data(
+    settings, values, labels, classes, sample_weight, device: torch.device, team: Team
+) -> tuple[Data, np.ndarray]:
+    """Return distinct samples and their keys; see `fit_classifier` for the parameters."""
+    weight = _weights(settings, values, labels, classes, sample_weight)
+    keys = row_keys(values, device, team)
+    rows, weight = distinct_rows(keys, labels, weight)
+    return Data(PickedRows(values, rows), labels[rows], weight, len(classes)), keys[rows]
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,8 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
     if not team.alone:
         samples, validation = samples.settled(), validation.settled()
     generator = torch.Generator(device).manual_seed(seed)
+    if learns_in_half(settings, device):
+        module.network.to(memory_format=torch.channels_last)  # as tensor cores read images
     trainer = _make_trainer(settings, module, samples, len(kept), generator, team)
     if isinstance(settings.network, str):  # ours do the same work in every step
         trainer.record_steps()
@@ -300,6 +310,7 @@ def _make_trainer(
         lambda_l1=module.completion.lambda_l1,
         label_weight=settings.label_weight,
         hide=settings.hide,
+        half=published(settings) is None and learns_in_half(settings, generator.device),
     )
     parts = module.completion, module.network, samples, plan, generator, team
     rates = published(settings)

@@ -17,8 +17,8 @@ _HOST_SIDE = 256  # dictionaries with a side up to this are measured on the host
 _POWER_STEPS = 10
 _ROW_POWER_STEPS = 6
 _MARGIN = 1.05
+_ROUND = 32  # steps at a time; between them, kernels on chip get rid of their rounding
 _FAR = 10.0  # gaps that grow by so much send a row back
-_ROUGH_GAP = 3e-3  # from here on, steps are precise
 
 
 def soft_threshold(codes: Tensor, threshold: Tensor, positive: bool = False) -> Tensor:
@@ -41,7 +41,7 @@ class Fista:
         batch.
     """
 
-    check_every: int = 32
+    check_every: int = _ROUND
 
     def solve(
         self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int
@@ -89,11 +89,11 @@ class Fista:
         curvature = (
             row_curvatures(rows, lipschitz) if bold else torch.full_like(last_gap, lipschitz)
         )
-        done, precise = 0, False
+        done = 0
         while len(active) and done < max_iter:
             n_steps = min(self.check_every, max_iter - done)
             before = state
-            state, new_gap = take_steps(rows, before, curvature[:, None], n_steps, precise)
+            state, new_gap = take_steps(rows, before, curvature[:, None], n_steps)
             done += n_steps
             # Curvatures were guessed. Where they were too small, gaps rise, or codes run away
             # and have to go back.
@@ -111,7 +111,6 @@ class Fista:
             if len(on) < len(active):
                 active, rows, state = active[on], rows.rows(on), state.rows(on)
                 curvature, last_gap = curvature[on], last_gap[on]
-            precise = precise or (len(on) > 0 and last_gap.median().item() < _ROUGH_GAP)
         return Solution(codes, gap, n_iter)
 
 
@@ -151,7 +150,7 @@ def largest_curvature(dictionary: Tensor) -> float:
 class FixedSteps:
     """As many steps of FISTA on every row, without looking at the gap: nothing waits for a GPU.
 
-    Good enough while a dictionary is being learned.
+    Good enough while something is being learned.
 
     Parameters
     ----------
@@ -169,8 +168,9 @@ class FixedSteps:
         scaled = replace(problem, dictionary=problem.dictionary / size, alpha=problem.alpha / size)
         n_rows, n_atoms = len(problem.X), len(problem.dictionary)
         codes = problem.X.new_zeros(n_rows, n_atoms) if init is None else init * size
-        take_steps = fastest_advance(problem.dictionary)
-        state, gap = take_steps(scaled, State.start(codes), 1.0, self.n_steps, precise=False)
+        take_steps, state = fastest_advance(problem.dictionary), State.start(codes)
+        for done in range(0, self.n_steps, _ROUND):
+            state, gap = take_steps(scaled, state, 1.0, min(_ROUND, self.n_steps - done))
         n_iter = torch.full((n_rows,), self.n_steps, device=codes.device)
         return Solution(state.codes / size, gap, n_iter)
 
@@ -212,11 +212,7 @@ class State:
 
 
 def advance(
-    problem: MaskedLasso,
-    state: State,
-    lipschitz: float | Tensor,
-    n_steps: int,
-    precise: bool = True,
+    problem: MaskedLasso, state: State, lipschitz: float | Tensor, n_steps: int
 ) -> tuple[State, Tensor]:
     """Take `n_steps` steps of length 1/`lipschitz` on every row; also return the gaps.
 
@@ -226,9 +222,6 @@ def advance(
     state : State
     lipschitz : float, or Tensor of shape (n_rows, 1)
     n_steps : int
-    precise : bool
-        Whether gaps below 1e-3 can be reached; the form on chip is faster without. This one
-        always reaches them.
     """
     threshold = problem.alpha[:, None] / lipschitz
     codes, ahead, clock = state.codes, state.ahead, state.clock

@@ -5,9 +5,9 @@ through device memory several times; here a block of rows is read once, takes al
 the dictionary in shared memory, and is written once.
 
 The steps multiply in float16, as tensor cores do fastest, with rows and atoms scaled into its
-range. Gaps are as exact as in float32: there every factor is the sum of two halves. Precise steps
-start from a gradient computed in that way too, and multiply in float16 only how far the codes
-have moved since; its error vanishes as they settle.
+range. Gaps are as exact as in float32: there every factor is the sum of two halves. A call starts
+from a gradient computed in that way too, and multiplies in float16 only how far the codes have
+moved since; its error vanishes as they settle, from call to call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from halfseen.coding import MaskedLasso
 from halfseen.solvers.fista import State
 
-_MOST_ATOMS = _MOST_FEATURES = 512
+_MOST_ATOMS, _MOST_FEATURES = 256, 512
 _LARGEST_DICTIONARY = 256 * 256  # in float16 it takes 128 KiB of shared memory
 _CHUNK = 64  # features; the least that four warps multiply without waste
 _ROW_UNIT = tl.constexpr(64.0)  # what a row's norm becomes in float16
@@ -37,16 +37,12 @@ def fits(dictionary: Tensor) -> bool:
 
 
 def advance(
-    problem: MaskedLasso,
-    state: State,
-    lipschitz: float | Tensor,
-    n_steps: int,
-    precise: bool = True,
+    problem: MaskedLasso, state: State, lipschitz: float | Tensor, n_steps: int
 ) -> tuple[State, Tensor]:
     """Take `n_steps` steps of length 1/`lipschitz` on every row; also return the gaps.
 
     A gap is NaN where codes leave the range of float16, being thousands of times as large as
-    one atom would need. Unless `precise`, codes cease to improve at gaps from 1e-4 to 1e-3.
+    one atom would need.
     """
     n_rows = len(problem.X)
     if isinstance(lipschitz, Tensor):
@@ -54,15 +50,15 @@ def advance(
     else:
         length = problem.X.new_full((n_rows,), 1 / lipschitz)
     with torch.cuda.device(problem.X.device):
-        tiles = _Tiles(problem)
+        kernels = _Kernels(problem)
         if n_steps > 0:
-            slope = tiles.evaluate(state.codes)[1] if precise else None
-            state = tiles.take_steps(state, length, n_steps, slope)
-        return state, tiles.evaluate(state.codes)[0]
+            slope = kernels.evaluate(state.codes)[1]
+            state = kernels.take_steps(state, length, n_steps, slope)
+        return state, kernels.evaluate(state.codes)[0]
 
 
-class _Tiles:
-    """Rows and dictionary, scaled and cut into tiles as the kernels read them."""
+class _Kernels:
+    """Rows and dictionary, as the kernels read them."""
 
     def __init__(self, problem: MaskedLasso) -> None:
         dictionary = problem.dictionary
@@ -79,28 +75,21 @@ class _Tiles:
         norm = torch.linalg.vector_norm(self.X, dim=1)
         self.unit = torch.where(norm > 0, _ROW_UNIT.value / norm, 1.0)
 
-    def take_steps(self, state: State, length: Tensor, n_steps: int, slope: Tensor | None) -> State:
-        """Return the state after some steps."""
+    def take_steps(self, state: State, length: Tensor, n_steps: int, slope: Tensor) -> State:
+        """Return the state after some steps; `slope` is what `evaluate` says of its codes."""
         num_warps = 8 if self.block_atoms > 128 else 4
-        # Numbers of one array in the registers of a thread; precise steps keep more arrays.
-        room = 64 if slope is None else 32
-        block_rows = min(64, 32 * num_warps * room // self.block_atoms)
+        # 32 numbers of each array in the registers of a thread.
+        block_rows = min(64, 32 * num_warps * 32 // self.block_atoms)
         n_blocks = triton.cdiv(self.n_rows, block_rows)
-        tiles = self.high.new_empty(n_blocks, self.padded, block_rows)
-        _cut[(n_blocks, self.padded // _CHUNK)](
-            self.X, self.observed, self.unit, tiles, self.n_rows, self.n_features,
-            padded=self.padded, block_rows=block_rows, block_features=_CHUNK,
-        )  # fmt: skip
         codes, ahead = state.codes.contiguous(), state.ahead.contiguous()
         new = State(*map(torch.empty_like, (codes, ahead, state.clock)))
         _take_steps[(n_blocks,)](
-            tiles, self.unit, self.high, self.size, self.alpha, length,
-            codes, ahead, state.clock.contiguous(), codes if slope is None else slope,
-            new.codes, new.ahead, new.clock, self.n_rows, self.n_atoms, n_steps,
-            padded=self.padded, positive=self.positive, precise=slope is not None,
+            self.observed, self.unit, self.high, self.size, self.alpha, length,
+            codes, ahead, state.clock.contiguous(), slope,
+            new.codes, new.ahead, new.clock, self.n_rows, self.n_features, self.n_atoms, n_steps,
+            padded=self.padded, positive=self.positive,
             block_rows=block_rows, block_features=num_warps // 4 * _CHUNK,
-            block_atoms=self.block_atoms, num_warps=num_warps,
-            num_stages=2 if slope is None else 1,
+            block_atoms=self.block_atoms, num_warps=num_warps, num_stages=1,
         )  # fmt: skip
         return new
 
@@ -118,39 +107,22 @@ class _Tiles:
 
 
 def _padded(dictionary: Tensor) -> tuple[int, int]:
-    n_atoms, n_features = dictionary.shape
-    return max(64, triton.next_power_of_2(n_atoms)), triton.cdiv(n_features, _CHUNK) * _CHUNK
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def _cut(
-    X, observed, unit, tiles, n_rows, n_features, padded: tl.constexpr,
-    block_rows: tl.constexpr, block_features: tl.constexpr,
-):  # fmt: skip
-    """Scale a tile of rows to float16, with NaN in its holes, features first."""
-    spots = tl.arange(0, block_rows)
-    rows = tl.program_id(0).to(tl.int64) * block_rows + spots
-    features = tl.program_id(1) * block_features + tl.arange(0, block_features)
-    inside = (rows < n_rows)[:, None] & (features < n_features)[None, :]
-    of_X = rows[:, None] * n_features + features[None, :]
-    x = tl.load(X + of_X, inside, 0.0) * tl.load(unit + rows, rows < n_rows, 1.0)[:, None]
-    seen = tl.load(observed + of_X, inside, 0)
-    x = tl.where(seen != 0, x, float("nan")).to(tl.float16)
-    tiles += tl.program_id(0).to(tl.int64) * block_rows * padded
-    tl.store(tiles + features[:, None] * block_rows + spots[None, :], tl.trans(x))
+    n_atoms = max(64, triton.next_power_of_2(dictionary.shape[0]))
+    n_chunks = triton.cdiv(dictionary.shape[1], _CHUNK)
+    # With many atoms and one chunk Triton 3.6 makes code that leaves its memory.
+    return n_atoms, _CHUNK * (n_chunks if n_atoms <= 128 else max(2, n_chunks))
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_steps"])
 def _take_steps(
-    tiles, unit, atoms_16, size, alpha, length, codes, ahead, clock, slope, new_codes,
-    new_ahead, new_clock, n_rows, n_atoms, n_steps, padded: tl.constexpr,
-    positive: tl.constexpr, precise: tl.constexpr, block_rows: tl.constexpr,
+    observed, unit, atoms_16, size, alpha, length, codes, ahead, clock, slope, new_codes,
+    new_ahead, new_clock, n_rows, n_features, n_atoms, n_steps, padded: tl.constexpr,
+    positive: tl.constexpr, block_rows: tl.constexpr,
     block_features: tl.constexpr, block_atoms: tl.constexpr,
 ):  # fmt: skip
     """Take steps; atoms are along the first axis, for tensor cores want a long one there."""
-    spots, atoms = tl.arange(0, block_rows), tl.arange(0, block_atoms)
-    rows = tl.program_id(0).to(tl.int64) * block_rows + spots
-    tiles += tl.program_id(0).to(tl.int64) * block_rows * padded
+    atoms = tl.arange(0, block_atoms)
+    rows = tl.program_id(0).to(tl.int64) * block_rows + tl.arange(0, block_rows)
     row_in = rows < n_rows
     of_codes = rows[None, :] * n_atoms + atoms[:, None]
     codes_in = row_in[None, :] & (atoms < n_atoms)[:, None]
@@ -168,30 +140,21 @@ def _take_steps(
         some = start + tl.arange(0, min(block_features, padded - start))
         kept = kept + (tl.load(atoms_16 + atoms[:, None] * padded + some[None, :]),)  # noqa: RUF005
 
-    if precise:
-        base = code
-        of_base = _ATOM_UNIT / (atom_size * atom_size)
-        base_descent = tl.load(slope + of_codes, codes_in, 0.0) * (scale * of_base)
+    base = code
+    of_base = _ATOM_UNIT / (atom_size * atom_size)
+    base_descent = tl.load(slope + of_codes, codes_in, 0.0) * (scale * of_base)
 
-    # Volatile loads are done again in every step, where there are no registers to keep X in.
-    again: tl.constexpr = not precise or padded > 256
     for _ in range(n_steps):
-        if precise:
-            short = (point - base).to(tl.float16)
-            descent = base_descent
-        else:
-            short = point.to(tl.float16)
-            descent = tl.zeros([block_atoms, block_rows], tl.float32)
+        short = (point - base).to(tl.float16)
+        descent = base_descent
         for start in tl.static_range(0, padded, block_features):
             some = start + tl.arange(0, min(block_features, padded - start))
-            x = tl.load(tiles + some[:, None] * block_rows + spots[None, :], volatile=again)
-            x = x.to(tl.float32)
-            if precise:
-                x = x * 0.0
+            inside = row_in[None, :] & (some < n_features)[:, None]
+            seen = tl.load(observed + rows[None, :] * n_features + some[:, None], inside, 0)
             atom = kept[start // block_features]
-            residual = x - tl.dot(tl.trans(atom), short) * (1 / _ATOM_UNIT)
-            residual = tl.where(residual == residual, residual, 0.0)  # not in the holes
-            descent = tl.dot(atom, residual.to(tl.float16), descent)
+            change = tl.dot(tl.trans(atom), short) * (-1 / _ATOM_UNIT)
+            change = tl.where(seen != 0, change, 0.0)
+            descent = tl.dot(atom, change.to(tl.float16), descent)
         moved = point + step * descent
         if positive:
             new = tl.maximum(moved - threshold, 0.0)

@@ -25,12 +25,14 @@ from halfseen.training.trainer import evaluating
 _CODE_STEPS = 8
 _FIRST_L1 = 6.0  # in units of lambda_l1
 _ANNEALED_SHARE = 0.6
-_POWER_STEPS = 4  # a step of training; the vector is kept, so they add up
+_POWER_STEPS, _FIRST_POWER_STEPS = 4, 40  # the vector is kept, so they add up
 _MARGIN = 1.05
 
 
 class Joint(CodingTrainer):
     """Codes, dictionary and network in turns; `label_weight` is the share of J0 in the codes."""
+
+    recordable = True
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -39,6 +41,8 @@ class Joint(CodingTrainer):
         self.shrink = torch.ones_like(weight)  # of the code steps, per sample
         places = torch.arange(len(self.completion.atoms), device=self.device)
         self._vector = torch.cos(places).to(weight.dtype)
+        self._improve_vector(self.completion.dictionary, _FIRST_POWER_STEPS)
+        self._annealing = torch.ones((), dtype=weight.dtype, device=self.device)
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
@@ -49,7 +53,7 @@ class Joint(CodingTrainer):
         batch = self.samples.rows(rows)
         self.codes[rows] = codes = self._code_steps(rows, batch)
         reconstruction = self.completion.reconstruct(codes)
-        scores = self.network(self.network_input(batch, reconstruction))
+        scores = self.scores_from(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
         J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
@@ -71,20 +75,20 @@ class Joint(CodingTrainer):
         super().load_state(state)
         unpack(state["codes"], self.codes, self.first_row)
         self.shrink.copy_(state["shrink"][self.first_row :][: len(self.samples)])
-        self._vector = state["vector"].to(self._vector)
+        self._vector.copy_(state["vector"])
 
     @torch.no_grad()
     def _code_steps(self, rows: Tensor, batch: Samples) -> Tensor:
         dictionary = self.completion.dictionary
         problem = self.completion.problem(batch.X, batch.observed, dictionary)
-        done = self.n_steps / (self.n_epochs * self.n_batches)
-        annealing = max(1.0, _FIRST_L1 ** (1 - done / _ANNEALED_SHARE))
-        problem = replace(problem, alpha=annealing * problem.alpha)
-        lipschitz = self._lipschitz(dictionary)
+        problem = replace(problem, alpha=self._annealing * problem.alpha)
+        self._improve_vector(dictionary, _POWER_STEPS)
+        lipschitz = _MARGIN * (self._vector @ dictionary).square().sum()
         codes = self.codes[rows]
         if self.plan.label_weight == 0:
             start = State.start(codes.flatten(0, 1))
-            state, _ = fastest_advance(dictionary)(problem, start, lipschitz, _CODE_STEPS)
+            each = lipschitz.expand(len(problem.X), 1)
+            state, _ = fastest_advance(dictionary)(problem, start, each, _CODE_STEPS)
             return state.codes.reshape(codes.shape)
         for _ in range(_CODE_STEPS):
             codes, self.shrink[rows] = self.labelled_code_step(
@@ -92,13 +96,22 @@ class Joint(CodingTrainer):
             )
         return codes
 
-    def _lipschitz(self, dictionary: Tensor) -> float:
-        for _ in range(_POWER_STEPS if self.n_steps else 10 * _POWER_STEPS):
-            self._vector = F.normalize(dictionary @ (self._vector @ dictionary), dim=0)
-        return _MARGIN * (self._vector @ dictionary).square().sum().item()
+    @torch.no_grad()
+    def _improve_vector(self, dictionary: Tensor, n_steps: int) -> None:
+        """Turn the vector towards the one that the dictionary makes longest; it is kept."""
+        vector = self._vector
+        for _ in range(n_steps):
+            vector = F.normalize(dictionary @ (vector @ dictionary), dim=0)
+        self._vector.copy_(vector)
+
+    def set_rates(self) -> None:
+        """Set the learning rates, and the price of a code, which falls at first."""
+        super().set_rates()
+        done = self.n_steps / (self.n_epochs * self.n_batches)
+        self._annealing.fill_(max(1.0, _FIRST_L1 ** (1 - done / _ANNEALED_SHARE)))
 
     def labelled_code_step(
-        self, problem: MaskedLasso, codes: Tensor, batch: Samples, shrink: Tensor, lipschitz: float
+        self, problem: MaskedLasso, codes: Tensor, batch: Samples, shrink: Tensor, lipschitz: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Take one proximal step on λ1·J1 + λ2·J2 + label_weight·J0, per sample.
 
@@ -139,6 +152,6 @@ class Joint(CodingTrainer):
         with torch.enable_grad(), evaluating(self.network):
             leaf = codes.detach().requires_grad_()
             seen = self.network_input(batch, self.completion.reconstruct(leaf))
-            labelled = weight * classification_loss(self.network(seen), batch.y)
+            labelled = weight * classification_loss(self.scores_from(seen), batch.y)
             (pull,) = torch.autograd.grad(labelled.sum(), leaf)
         return lasso + labelled.detach(), fit + pull

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from halfseen import storage
 from halfseen.disk import slices
 from halfseen.training.samples import Samples, StoredSamples
-from halfseen.training.trainer import Trainer, evaluating
+from halfseen.training.trainer import Trainer, evaluating, finished
 
 _LEAST_PATIENCE = 10  # epochs without a better validation accuracy
 _PATIENT_SHARE = 0.25  # of all epochs
@@ -51,19 +51,25 @@ def saved_seed(path: str | os.PathLike) -> int:
     return storage.read(path, "checkpoint")["seed"]
 
 
-def run(
+def run(trainer: Trainer, **options) -> list[dict]:
+    """Train to the end at once; see `run_by_steps`."""
+    return finished(run_by_steps(trainer, **options))
+
+
+def run_by_steps(
     trainer: Trainer,
     *,
     validation: Samples | StoredSamples | None = None,
     checkpoint: Checkpoint | None = None,
     prepare: Callable[[], object] | None = None,
     report: Callable[[dict], object] | None = None,
-) -> list[dict]:
+) -> Generator[None, None, list[dict]]:
     """Train to the end, or go on from a checkpoint to the end; return one record per epoch.
 
-    With `validation` the network and dictionary of the best epoch are restored at the end,
-    and training stops when a quarter of all epochs (and at least ten) brought no better
-    accuracy. Epochs of the warm-up do not count.
+    Pauses after every step, so that several trainings may take turns. With `validation` the
+    network and dictionary of the best epoch are restored at the end, and training stops when a
+    quarter of all epochs (and at least ten) brought no better accuracy. Epochs of the warm-up
+    do not count.
 
     Parameters
     ----------
@@ -87,7 +93,8 @@ def run(
     last_write, cost = -math.inf, 0.0
     while not _is_over(history, trainer, validation):
         start = time.perf_counter()
-        record = {"epoch": len(history) + 1, **trainer.epoch()}
+        means = yield from trainer.epoch_by_steps()
+        record = {"epoch": len(history) + 1, **means}
         _check_finite(record)
         if validation is not None:
             record["validation_accuracy"] = accuracy(trainer, validation)

@@ -30,6 +30,8 @@ _CODING_TOL = 1e-3
 class TaskDriven(CodingTrainer):
     """Dictionary and network by one gradient, through codes that see no labels."""
 
+    recordable = True
+
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
         return adam_with_atoms(self.network, self.plan.learning_rate, self.completion.atoms)
@@ -38,8 +40,10 @@ class TaskDriven(CodingTrainer):
         """Hide some more entries, code what is left, learn from the result."""
         batch = self.samples.rows(rows)
         shown = batch.observed & self.kept(batch.observed)
-        completion = self.completion.complete(batch.X, shown, _CODING_TOL)
-        scores = self.network(getattr(completion, self.completion.output))
+        # On a GPU a fixed number of code steps, so that nothing waits for it.
+        solver = "fixed" if self.device.type == "cuda" else None
+        completion = self.completion.complete(batch.X, shown, _CODING_TOL, solver)
+        scores = self.scores_from(getattr(completion, self.completion.output))
         J0 = classification_loss(scores, batch.y)
         J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
@@ -74,7 +78,7 @@ class Sequential(CodingTrainer):
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn the network from one batch of completed samples."""
-        scores, y = self.network(self._inputs[rows]), self.samples.y[rows]
+        scores, y = self.scores_from(self._inputs[rows]), self.samples.y[rows]
         J0 = classification_loss(scores, y)
         self.descend(self.weighted_mean(J0, rows))
         fixed = {name: values[rows] for name, values in self._fixed.items()}

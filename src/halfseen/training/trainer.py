@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from halfseen.recording import Recorded
 from halfseen.team import Team
 from halfseen.training.samples import Samples, StoredSamples
 
+T = TypeVar("T")
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
 _WEIGHT_DECAY = 1e-3  # of the network
@@ -28,6 +30,7 @@ class Plan:
     batch_size: int
     learning_rate: float
     hide: float = 0.0
+    half: bool = False  # whether the network multiplies in bfloat16 while it learns
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,10 @@ class Trainer(ABC):
 
     def epoch(self) -> dict[str, float]:
         """Pass once over all samples, in a new order; return means over the samples."""
+        return finished(self.epoch_by_steps())
+
+    def epoch_by_steps(self) -> Generator[None, None, dict[str, float]]:
+        """Do what `epoch` does, and pause after every step."""
         self.network.train()
         order = torch.randperm(
             self.n_samples, generator=self.generator, device=self.generator.device
@@ -143,6 +150,7 @@ class Trainer(ABC):
             self.set_rates()
             total = total + self._take_step(batch)
             self.n_steps += 1
+            yield
         self.team.add_up([total])
         means = (total / self.n_samples).tolist()
         return dict(zip(self._reported, means, strict=True))
@@ -192,6 +200,12 @@ class Trainer(ABC):
         self.find_gradients(loss)
         self.optimiser.step()
 
+    def scores_from(self, X: Tensor) -> Tensor:
+        """Return the network's scores of completed samples, as it learns from them."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.half):
+            scores = self.network(X)
+        return scores.to(X.dtype)
+
     def find_gradients(self, loss: Tensor) -> None:
         """Set the gradients of a loss that is the sum of those of all processes."""
         self.optimiser.zero_grad(set_to_none=True)
@@ -240,6 +254,15 @@ class Trainer(ABC):
         self.optimiser.load_state_dict(optimiser)
         self.generator.set_state(state["generator"])
         self.n_steps = state["n_steps"]
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """Run work that pauses now and then to its end, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 def adam(
