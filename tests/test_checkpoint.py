@@ -110,6 +110,30 @@ def test_interrupted_at_any_epoch_the_result_is_the_same(way, tmp_path, monkeypa
     assert (clf.predict_proba(X) == expected).all()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("training", ["task", "sequential", "joint"])
+def test_recorded_steps_go_on_where_they_stopped_on_a_gpu(training, tmp_path, monkeypatch):
+    from halfseen.training import loop
+
+    X, y = data()
+    settings = {"network": "mlp", "training": training, "n_epochs": 6, "batch_size": 64}
+    clf = SparseCodingClassifier(**settings, random_state=0)
+    expected = clf.fit(X, y).predict_proba(X)
+    save, n_written = loop._save, [0]
+
+    def save_then_stop(*arguments):
+        save(*arguments)
+        n_written[0] += 1
+        if n_written[0] == 1:  # short epochs: the next would be the last
+            raise StopError
+
+    monkeypatch.setattr(loop, "_save", save_then_stop)
+    with pytest.raises(StopError):
+        clf.fit(X, y, checkpoint=tmp_path / "c")
+    found = clf.fit(X, y, checkpoint=tmp_path / "c").predict_proba(X)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 def test_a_finished_training_is_not_repeated(tmp_path):
     X, y = data()
     clf = SparseCodingClassifier(n_epochs=3, random_state=0)

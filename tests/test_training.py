@@ -335,6 +335,8 @@ def test_recorded_steps_are_the_steps_as_written(network):
     y = np.arange(330) % 3
     makers = [
         lambda spec: SparseCodingClassifier(spec, training="sequential", **settings),
+        lambda spec: SparseCodingClassifier(spec, training="task", **settings),
+        lambda spec: SparseCodingClassifier(spec, training="joint", **settings),
         lambda spec: rivals.mean_fill(spec, **settings),
         lambda spec: rivals.neumiss(spec, **settings),
     ]
