@@ -18,7 +18,17 @@ lint: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[bench]"
-	$(BIN)/python benchmarks/coding.py
+	rm -rf .bench && mkdir .bench
+	$(BIN)/python benchmarks/coding.py --small
+	$(BIN)/python benchmarks/code_steps.py
+	$(BIN)/python benchmarks/learning.py --small
+	$(BIN)/python benchmarks/training.py digits .bench/training.jsonl --seconds 5
+	$(BIN)/python benchmarks/defaults.py .bench/defaults.jsonl --small
+	$(BIN)/python benchmarks/classification.py .bench/classification.jsonl --only digits --small
+	$(BIN)/python benchmarks/rivals.py neighbours --small
+	$(BIN)/python benchmarks/roofline.py --images 40 --device cpu
+	$(BIN)/python benchmarks/speed.py digits
+	$(BIN)/python benchmarks/scaling.py --sizes 2000 20000
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -26,4 +36,4 @@ bench: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .bench demo

@@ -3,8 +3,9 @@
 The paper names a diagonal approximation of the Hessian as future work. Compared here, all with
 FISTA's momentum and restarts, from codes of zero:
 
-- one step size: 1/L, L the squared spectral norm of the dictionary (what halfseen does);
-- per row: 1/L of the row's own masked dictionary;
+- one step size: 1/L, L the squared spectral norm of the dictionary;
+- per row: 1/L of the row's own masked dictionary (what FISTA does in halfseen, L guessed by power
+  steps);
 - diagonal: every coefficient has its own step, 1 / Σ_k |H_jk| with H the row's Hessian. The sum
   makes it a bound; the diagonal alone is none, and steps with it diverge;
 - diagonal, unsafe: half the step 1 / H_jj, for the record.

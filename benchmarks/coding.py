@@ -6,6 +6,7 @@ alpha_i = lambda · fraction_i. The gap column is computed from each system's co
 by the same function; SPAMS follows the exact path and has no tolerance to set.
 
     python benchmarks/coding.py                 # CPU, three shapes
+    python benchmarks/coding.py --small         # one shape, one lambda, once
     python benchmarks/coding.py --gpu           # also the first shape with 2 million rows
 """
 
@@ -162,15 +163,18 @@ def compare_on_gpu(shape, lam, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="one shape, one lambda, once")
     parser.add_argument("--gpu", action="store_true", help="the first shape on a CUDA device")
     parser.add_argument("--gpu-rows", type=int, default=2_000_000)
     parser.add_argument("--lambdas", type=float, nargs="+", default=LAMBDAS)
     args = parser.parse_args()
+    if args.small:
+        args.repeats, args.lambdas = 1, LAMBDAS[1:2]
     print(f"torch {torch.__version__}, {os.cpu_count()} CPU cores, tol {TOL:g}")
     print("| rows × features → atoms, missing | lambda | system | seconds | SPAMS / it | "
           "largest gap | non-zeros |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
-    jobs = [(compare_on_cpu, shape) for shape in SHAPES]
+    jobs = [(compare_on_cpu, shape) for shape in (SHAPES[:1] if args.small else SHAPES)]
     if args.gpu:
         jobs = [(compare_on_gpu, (args.gpu_rows, *SHAPES[0][1:]))]
     for compare, shape in jobs:

@@ -3,6 +3,7 @@
     python benchmarks/rivals.py mnist ROWS.jsonl --data FOLDER [--jobs 6] [--seeds 3]
     python benchmarks/rivals.py dropout ROWS.jsonl --data FOLDER
     python benchmarks/rivals.py neighbours --data FOLDER
+    python benchmarks/rivals.py neighbours --small           # digits instead of MNIST
 
 - mnist (as in table 1 of the paper): half or three quarters of the pixels of all 60,000 training
   images hidden at random; tested on the 10,000 test images complete, as in the paper, and with
@@ -29,7 +30,7 @@ import torch
 from cells import run_cells
 
 from halfseen import ampute, rivals
-from halfseen.datasets import mnist
+from halfseen.datasets import digits, mnist
 
 METHODS = {
     **{name: make for name, make in rivals.of_the_paper("cnn4").items() if name != "Seq. Sp."},
@@ -81,9 +82,9 @@ def fit_cell(cell: dict, folder: Path) -> dict:
     }
 
 
-def neighbours(folder: Path) -> None:
+def neighbours(folder: Path | None) -> None:
     """Print seconds and peak memory of class-wise neighbours."""
-    X, y, _, _ = mnist(folder)
+    X, y = digits() if folder is None else mnist(folder)[:2]
     X = ampute(X, "random", 0.75, random_state=0).reshape(len(X), -1)
     loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rivals.ClassKNNImputer(10).fit_transform(X[:500], y[:500])  # compiles, starts the GPU
@@ -117,9 +118,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with mnist.npz")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help="neighbours: digits, not MNIST")
     arguments = parser.parse_args()
     if arguments.experiment == "neighbours":
-        neighbours(arguments.data)
+        neighbours(None if arguments.small else arguments.data)
         return
     chosen = cells(arguments.experiment, arguments.seeds)
     rows = run_cells(chosen, fit_cell, arguments.rows, arguments.jobs, arguments.data)

@@ -32,7 +32,8 @@ from sklearn.datasets import load_digits
 from halfseen import Patches, SparseCodingClassifier, ampute, fit_side_by_side, fitting
 from halfseen.boundary import choose_device
 from halfseen.datasets import cifar10, mnist
-from halfseen.sparse_fitting import distinct_data, set_up
+from halfseen.learned_data import distinct_data
+from halfseen.sparse_fitting import set_up
 from halfseen.team import Team
 from halfseen.training.trainer import Trainer
 

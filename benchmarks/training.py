@@ -25,6 +25,8 @@ from sklearn.model_selection import train_test_split
 
 from halfseen import Patches, SparseCodingClassifier, published_settings
 from halfseen.boundary import choose_device
+from halfseen.disk import PickedRows
+from halfseen.learned_data import Data
 from halfseen.sparse_fitting import set_up
 from halfseen.training.trainer import evaluating
 
@@ -79,9 +81,10 @@ def run(experiment: str, name: str, parameters: dict, arguments) -> list[dict]:
     device = choose_device("auto")
     settings = SparseCodingClassifier(**parameters)
     torch.manual_seed(arguments.seed)
-    weight = np.ones(len(train))
+    everything = PickedRows(holes[0], np.arange(len(train)))
+    data = Data(everything, y_train, np.ones(len(train)), n_classes=10)
     start = time.perf_counter()
-    setup = set_up(settings, holes[0], y_train, weight, 10, device, arguments.seed)
+    setup = set_up(settings, data, device, arguments.seed)
     setup.prepare()
     setup.trainer.start()
     seconds = time.perf_counter() - start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     return values
 
 
-def checked_rows(X: Any, estimator: Any, columns: list[str] | None = None) -> Any:
+def checked_rows(X: Any, estimator: Any, columns: Sequence[str] | None = None) -> Any:
     """Return samples as `checked_samples` does, but leave on the disk what is there.
 
     A map of a file and a Parquet dataset become `MappedRows`, whose parts are checked when
@@ -112,11 +113,11 @@ def checked_rows(X: Any, estimator: Any, columns: list[str] | None = None) -> An
     X : array, Tensor, map of a file or pyarrow.dataset.Dataset
     estimator : object
         For the messages.
-    columns : list of str, optional
+    columns : sequence of str, optional
         Columns to take from a dataset; all by default.
     """
     if is_dataset(X):
-        return spooled(X, features_of(X) if columns is None else columns)
+        return spooled(X, features_of(X) if columns is None else list(columns))
     if map_under(X) is not None:
         return MappedRows(X)
     return checked_samples(X, estimator)

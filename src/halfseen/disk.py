@@ -19,7 +19,7 @@ from torch import Tensor
 
 _IN_MEMORY = 2**29  # bytes up to which rows are kept in the memory of a CPU
 _GPU_SHARE = 0.4  # of the free memory of a GPU
-_ROWS_AT_ONCE = 64  # scattered rows; each may bring two megabytes around it with it
+_ROWS_AT_ONCE = 16  # scattered rows; each may bring two megabytes around it with it
 
 
 class MappedRows:
@@ -187,17 +187,21 @@ def _copied(
 def map_under(array: Any) -> np.memmap | None:
     """Return the map of a file that an array is, or is a view of."""
     while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap) and array._mmap is not None:
+        if isinstance(array, np.memmap) and _mapping(array) is not None:
             return array
         array = array.base
     return None
+
+
+def _mapping(array: np.memmap) -> Any:
+    return array._mmap  # type: ignore[attr-defined]
 
 
 def give_back(array: np.memmap | None) -> None:
     """Let go of the pages of a map that were looked at; they stay in the system's cache."""
     # Of a private map ("c") the changes would be lost with the pages.
     if array is not None and array.mode != "c" and sys.platform == "linux":
-        array._mmap.madvise(mmap.MADV_DONTNEED)
+        _mapping(array).madvise(mmap.MADV_DONTNEED)
 
 
 def on_host(rows: Tensor | slice) -> np.ndarray | slice:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.disk import PickedRows
+from halfseen.disk import MappedRows, PickedRows
 from halfseen.moments import Rows, parts_of
 from halfseen.team import Team
 
@@ -16,7 +16,9 @@ _N_HASHES = 2  # of 64 bits each
 _ALONE = Team()
 
 
-def row_keys(values: Rows, device: torch.device | None = None, team: Team = _ALONE) -> np.ndarray:
+def row_keys(
+    values: np.ndarray | MappedRows, device: torch.device | None = None, team: Team = _ALONE
+) -> np.ndarray:
     """Return numbers that are equal for equal samples; shape (n_samples, 2), int64.
 
     Parameters
@@ -28,7 +30,7 @@ def row_keys(values: Rows, device: torch.device | None = None, team: Team = _ALO
     team : Team
         Each process reads a part and tells the others.
     """
-    own = values
+    own: Rows = values
     if not team.alone:
         own = PickedRows(values, np.arange(len(values))[team.block(len(values))])
     keys, done = np.empty((len(own), _N_HASHES), np.int64), 0

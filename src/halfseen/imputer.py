@@ -21,16 +21,16 @@ from halfseen.boundary import (
     seed_from,
     tensors_with_holes,
 )
+from halfseen.centring import CentredSamples
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import (
     DictionaryState,
-    Take,
     learn_dictionary,
     shuffled_batches,
     start_dictionary,
 )
-from halfseen.disk import MappedRows, entries_at_once, fits, on_host, slices
-from halfseen.moments import ObservedMoments, Rows, parts_of
+from halfseen.disk import MappedRows, entries_at_once, slices
+from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
@@ -134,13 +134,13 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         moments.require_every_feature()
-        self._check_values(values, moments)
+        samples = CentredSamples(values, moments, self._like(values.dtype))
         generator = torch.Generator().manual_seed(seed_from(self.random_state))
         state = self._start(layout, values.dtype, generator)
         batches = shuffled_batches(
             len(values) * len(layout), self.batch_size, self.n_steps, generator
         )
-        state = self._learn(state, values, layout, batches, moments)
+        state = self._learn(state, samples, layout, batches, moments)
         return self._publish(named(X, values), values.dtype, state, moments, reset=True)
 
     def partial_fit(self, X, y=None) -> SparseCodingImputer:
@@ -165,14 +165,14 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         if going_on:
             self._check_sample(X, values)
             moments = self._moments.merged(moments)
-        self._check_values(values, moments)
+        samples = CentredSamples(values, moments, self._like(values.dtype))
         if going_on:
             state = self._state.to(self._like(values.dtype))
         else:
             generator = torch.Generator().manual_seed(seed_from(self.random_state))
             state = self._start(layout, values.dtype, generator)
         batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
-        state = self._learn(state, values, layout, batches, moments)
+        state = self._learn(state, samples, layout, batches, moments)
         return self._publish(named(X, values), values.dtype, state, moments, reset=not going_on)
 
     def transform(self, X) -> np.ndarray:
@@ -283,40 +283,20 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         narrow = device.type == "cuda" or kind == np.float32
         return torch.empty(0, dtype=torch.float32 if narrow else torch.float64, device=device)
 
-    def _check_values(self, values: Rows, moments: ObservedMoments) -> None:
-        for part in parts_of(values):
-            centred, _ = tensors_with_holes(moments.centred(part.numpy()))
-            check_squares(centred.to(self._like(values.dtype)).flatten(1), "X, centred,")
-
     def _start(self, layout: Tensor, kind, generator: torch.Generator) -> DictionaryState:
         n_features = layout.shape[1]
         return start_dictionary(self.n_atoms or n_features, n_features, self._like(kind), generator)
 
-    def _learn(self, state, values: Rows, layout, batches, moments) -> DictionaryState:
-        like = self._like(values.dtype)
-
-        def take(rows: Tensor | slice) -> tuple[Tensor, Tensor]:
-            centred = moments.centred(values[on_host(rows)])
-            X, observed = tensors_with_holes(centred, device=like.device)
-            return X.to(like).flatten(1), observed.flatten(1)
-
-        n_features = math.prod(values.shape[1:])
-        resident = like.is_cuda and fits(len(values) * n_features * 5, like.device)
-        reader: Take = take
-        if resident:
-            n_at_once = entries_at_once(like.device) // n_features
-            parts = [take(some) for some in slices(len(values), n_at_once)]
-            X, observed = (torch.cat(part) for part in zip(*parts, strict=True))
-            reader = lambda rows: (X[rows], observed[rows])  # noqa: E731
+    def _learn(self, state, samples: CentredSamples, layout, batches, moments) -> DictionaryState:
         return learn_dictionary(
             state,
-            reader,
+            samples.take,
             layout,
             batches,
             self._alpha(moments),
             self.n_steps,
             self.positive,
-            record=resident,
+            record=samples.resident,
         )
 
     def _alpha(self, moments: ObservedMoments) -> float:
@@ -336,7 +316,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         self.n_steps_ = state.n_steps
         return self
 
-    def _coded_parts(self, values: np.ndarray) -> Iterator[tuple[slice, Tensor]]:
+    def _coded_parts(self, values: np.ndarray | MappedRows) -> Iterator[tuple[slice, Tensor]]:
         """Code samples in parts that fit into memory: which samples, their codes."""
         layout = self._checked_layout(values.shape[1:])
         device = choose_device(self.device)

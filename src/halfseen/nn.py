@@ -291,15 +291,15 @@ class SparseCompletion(nn.Module):
         solver: str | None = None,
     ) -> Tensor:
         """Return the codes, shape (n_samples, n_tiles, n_atoms)."""
-        solver = self.solver if solver is None else solver
+        chosen = self.solver if solver is None else solver
         dictionary = self.dictionary.to(values.dtype)
         problem = self.problem(values, observed, dictionary)
         tol = self.tol if tol is None else tol
-        if isinstance(solver, str):
-            codes = differentiable_codes(problem, solver, tol, self.n_gradient_steps)
+        if isinstance(chosen, str):
+            codes = differentiable_codes(problem, chosen, tol, self.n_gradient_steps)
         else:
             with torch.no_grad():
-                codes = solver.solve(problem, None, tol, MAX_ITER).codes
+                codes = chosen.solve(problem, None, tol, MAX_ITER).codes
         return codes.reshape(values.shape[0], self.layout.shape[0], codes.shape[1])
 
     def problem(self, values: Tensor, observed: Tensor, dictionary: Tensor) -> MaskedLasso:

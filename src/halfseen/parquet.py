@@ -1,4 +1,4 @@
-"""Parquet datasets, which may be larger than memory: spooled to a file whose rows can be read."""
+"""Datasets of Arrow, Parquet above all: spooled to a file whose rows can be read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def features_of(dataset, label: str | None = None) -> list[str]:
 
 
 def spooled(dataset, columns: list[str]) -> MappedRows:
-    """Return columns of a Parquet dataset as rows of a temporary file; nulls become NaN.
+    """Return columns of a dataset as rows of a temporary file; nulls become NaN.
 
     Parquet stores column after column, so a row cannot be read on its own. The file goes when
     the process goes.
@@ -53,7 +53,8 @@ def spooled(dataset, columns: list[str]) -> MappedRows:
         for batch in _batches(dataset, columns):
             part = np.empty((batch.num_rows, len(columns)), kind)
             for place, name in enumerate(columns):
-                part[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
+                numbers = batch.column(name).cast(str(kind), safe=False)
+                part[:, place] = numbers.to_numpy(zero_copy_only=False)
             file.write(part.data)
             n_rows += len(part)
         if n_rows == 0:
@@ -63,18 +64,26 @@ def spooled(dataset, columns: list[str]) -> MappedRows:
 
 
 def _batches(dataset, columns: list[str]) -> Iterator:
+    """Yield the rows of a dataset in order, some at a time."""
     from pyarrow import parquet
 
     n_at_once = max(1, _ENTRIES_AT_ONCE // len(columns))
     for fragment in dataset.get_fragments():
-        if fragment.format.default_extname != "parquet":
-            raise ValueError(
-                f"X is a dataset of {fragment.format.default_extname} files; Parquet was expected."
+        if isinstance(fragment, sys.modules["pyarrow.dataset"].ParquetFileFragment) and set(
+            columns
+        ) <= set(fragment.physical_schema.names):
+            # Not the dataset's own scanner: it reads whole row groups, and several ahead.
+            with fragment.filesystem.open_input_file(fragment.path) as source:
+                file = parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
+                yield from file.iter_batches(n_at_once, columns=columns, use_threads=False)
+        else:  # in memory, of another format, or with columns in the names of its folders
+            yield from fragment.to_batches(
+                schema=dataset.schema, columns=columns, batch_size=n_at_once, batch_readahead=1
             )
-        # Not the dataset's own scanner: it reads whole row groups, and several ahead.
-        with fragment.filesystem.open_input_file(fragment.path) as source:
-            file = parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
-            yield from file.iter_batches(n_at_once, columns=columns, use_threads=False)
+
+
+def _numeric(types) -> tuple:
+    return types.is_floating, types.is_integer, types.is_boolean, types.is_decimal
 
 
 def _kind(dataset, columns: list[str]) -> np.dtype:
@@ -84,7 +93,7 @@ def _kind(dataset, columns: list[str]) -> np.dtype:
     narrow = True
     for name in columns:
         kind = dataset.schema.field(name).type
-        if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+        if not any(is_kind(kind) for is_kind in _numeric(types)):
             raise ValueError(
                 f"column {name!r} has type {kind}; numbers were expected. Encode text and "
                 f"categories as numbers first, or leave the column out."

@@ -10,8 +10,9 @@ import torch
 
 from halfseen.boundary import choose_device, seed_from
 from halfseen.fitting import training_mode
+from halfseen.learned_data import distinct_data
 from halfseen.networks import NAMED
-from halfseen.sparse_fitting import Fitted, check_settings, distinct_data, set_up
+from halfseen.sparse_fitting import Fitted, check_settings, set_up
 from halfseen.team import Team
 from halfseen.training.loop import run_by_steps
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import numbers
@@ -14,14 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor, nn
 
 from halfseen import storage
 from halfseen.boundary import check_finite, check_squares, choose_device, plain, seed_from
-from halfseen.disk import PickedRows
-from halfseen.duplicates import distinct_rows, row_keys
 from halfseen.fitting import (
     check_training_settings,
     epochs,
@@ -34,7 +29,7 @@ from halfseen.fitting import (
     split_for_validation,
     training_mode,
 )
-from halfseen.moments import ObservedMoments
+from halfseen.learned_data import Data, distinct_data, shared_moments
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
 from halfseen.objective import lasso_alpha
@@ -111,26 +106,6 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
 
 
 @dataclass(frozen=True)
-class Data:
-    """What is learned from: distinct samples with holes, their labels and weights."""
-
-    values: PickedRows  # (n_samples, *sample_shape)
-    labels: np.ndarray  # (n_samples,), places among the classes
-    weight: np.ndarray  # (n_samples,)
-    n_classes: int
-
-
-def distinct_data(
-    settings, values, labels, classes, sample_weight, device: torch.device, team: Team
-) -> tuple[Data, np.ndarray]:
-    """Return distinct samples and their keys; see `fit_classifier` for the parameters."""
-    weight = _weights(settings, values, labels, classes, sample_weight)
-    keys = row_keys(values, device, team)
-    rows, weight = distinct_rows(keys, labels, weight)
-    return Data(PickedRows(values, rows), labels[rows], weight, len(classes)), keys[rows]
-
-
-@dataclass(frozen=True)
 class Setup:
     """A training that is ready to run: `prepare` first, then the trainer's epochs."""
 
@@ -153,15 +128,15 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
     )
     if team.alone:
         everything = everything.settled()
-    samples, validation = everything, None
+    samples = validation = everything
     if len(held_out) or not team.alone:
-        samples = everything.part(kept[team.block(len(kept))])
-        validation = everything.part(held_out[team.block(len(held_out))])
-    if not team.alone:
-        samples, validation = samples.settled(), validation.settled()
+        samples, validation = (
+            everything.part(rows[team.block(len(rows))]).settled() for rows in (kept, held_out)
+        )
     generator = torch.Generator(device).manual_seed(seed)
     if learns_in_half(settings, device):
-        module.network.to(memory_format=torch.channels_last)  # as tensor cores read images
+        # As tensor cores read images.
+        module.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     trainer = _make_trainer(settings, module, samples, len(kept), generator, team)
     if isinstance(settings.network, str):  # ours do the same work in every step
         trainer.record_steps()
@@ -263,7 +238,7 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
 
 def _module_for(settings, data: Data, n_kept: int, device: torch.device, team: Team) -> Model:
     """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    moments = _moments(data.values, device, team)
+    moments = shared_moments(data.values, device, team)
     centre, scale = centre_and_scale(moments)
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are
@@ -291,14 +266,6 @@ def _module_for(settings, data: Data, n_kept: int, device: torch.device, team: T
     return module
 
 
-def _moments(values: PickedRows, device: torch.device, team: Team) -> ObservedMoments:
-    own = values.as_stored()
-    if team.alone:
-        return ObservedMoments.of(own, device)
-    parts = team.gathered(ObservedMoments.of(own.part(team.block(len(own))), device))
-    return functools.reduce(ObservedMoments.merged, parts)
-
-
 def _make_trainer(
     settings, module: Model, samples, n_samples: int, generator: torch.Generator, team: Team
 ) -> Trainer:
@@ -317,16 +284,6 @@ def _make_trainer(
     if rates is not None:
         return (PublishedSequential if rates.sequential else Simultaneous)(*parts, rates=rates)
     return {"task": TaskDriven, "joint": Joint, "sequential": Sequential}[settings.training](*parts)
-
-
-def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
-    weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
-    weight = weight / max(weight.max(), np.finfo(float).tiny)  # sums stay finite
-    if settings.class_weight is not None:
-        weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
-    if not weight.sum() > 0:
-        raise ValueError("sample_weight and class_weight leave no sample with a positive weight.")
-    return weight
 
 
 def _seed(settings, checkpoint: str | os.PathLike | None) -> int:

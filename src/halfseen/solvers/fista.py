@@ -126,11 +126,11 @@ def row_curvatures(problem: MaskedLasso, lipschitz: float) -> Tensor:
     vector = F.normalize(X, dim=1).to(dtype) + (F.normalize(fixed, dim=0) / 4).to(dtype)
     vector = vector * problem.observed
     atoms = (atoms / lipschitz**0.5).to(dtype)
-    square = X.shape[1] <= 2 * len(atoms)
-    gram = atoms.T @ atoms if square else None
+    gram = atoms.T @ atoms if X.shape[1] <= 2 * len(atoms) else None
     for _ in range(_ROW_POWER_STEPS):
         last = vector
-        vector = (vector @ gram if square else vector @ atoms.T @ atoms) * problem.observed
+        image = vector @ atoms.T @ atoms if gram is None else vector @ gram
+        vector = image * problem.observed
     norm, last_norm = (torch.linalg.vector_norm(v, dim=1, dtype=X.dtype) for v in (vector, last))
     share = _MARGIN * norm / last_norm
     return lipschitz * torch.where(share < 1, share, 1)  # also where it is NaN

@@ -138,7 +138,8 @@ def _take_steps(
     kept = ()
     for start in tl.static_range(0, padded, block_features):
         some = start + tl.arange(0, min(block_features, padded - start))
-        kept = kept + (tl.load(atoms_16 + atoms[:, None] * padded + some[None, :]),)  # noqa: RUF005
+        loaded = tl.load(atoms_16 + atoms[:, None] * padded + some[None, :])
+        kept = kept + (loaded,)  # type: ignore[assignment]  # noqa: RUF005
 
     base = code
     of_base = _ATOM_UNIT / (atom_size * atom_size)
@@ -151,7 +152,7 @@ def _take_steps(
             some = start + tl.arange(0, min(block_features, padded - start))
             inside = row_in[None, :] & (some < n_features)[:, None]
             seen = tl.load(observed + rows[None, :] * n_features + some[:, None], inside, 0)
-            atom = kept[start // block_features]
+            atom = kept[start // block_features]  # type: ignore[var-annotated]
             change = tl.dot(tl.trans(atom), short) * (-1 / _ATOM_UNIT)
             change = tl.where(seen != 0, change, 0.0)
             descent = tl.dot(atom, change.to(tl.float16), descent)

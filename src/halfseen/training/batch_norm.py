@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import torch
@@ -37,7 +38,7 @@ def shared_batch_norm(network: nn.Module, team: Team) -> Iterator[None]:
     """
     layers = [] if team.alone else [m for m in network.modules() if isinstance(m, _BatchNorm)]
     for layer in layers:
-        layer.forward = lambda X, layer=layer: _normalised(layer, X, team)
+        setattr(layer, "forward", functools.partial(_normalised, layer, team=team))  # noqa: B010
     try:
         yield
     finally:
@@ -56,15 +57,19 @@ def _normalised(layer: _BatchNorm, X: Tensor, team: Team) -> Tensor:
     mean = total[:-1] / count
     centred = X - mean.reshape(shape)
     variance = _Sum.apply(centred.square().sum(others), team) / count
-    if layer.track_running_stats:
-        with torch.no_grad():
-            layer.num_batches_tracked += 1
-            share = layer.momentum
-            if share is None:  # torch's way to ask for the mean over all batches
-                share = 1 / layer.num_batches_tracked.item()
-            layer.running_mean.lerp_(mean, share)
-            layer.running_var.lerp_(variance * count / (count - 1), share)
+    tracked = layer.num_batches_tracked, layer.running_mean, layer.running_var
+    if all(tensor is not None for tensor in tracked):
+        _track(*tracked, layer.momentum, mean, variance * count / (count - 1))
     result = centred * (variance + layer.eps).rsqrt().reshape(shape)
     if layer.affine:
         result = result * layer.weight.reshape(shape) + layer.bias.reshape(shape)
     return result
+
+
+@torch.no_grad()
+def _track(n_batches, running_mean, running_var, momentum: float | None, mean, variance) -> None:
+    n_batches.add_(1)
+    # No momentum is torch's way to ask for the mean over all batches.
+    share = 1 / n_batches.item() if momentum is None else momentum
+    running_mean.lerp_(mean, share)
+    running_var.lerp_(variance, share)

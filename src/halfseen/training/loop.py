@@ -181,7 +181,7 @@ def _save(checkpoint: Checkpoint, trainer: Trainer, history: list[dict], best) -
 
 
 def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
-    if not Path(checkpoint.path).exists():
+    if not trainer.team.from_first(Path(checkpoint.path).exists()):
         return None
     tree = storage.read(checkpoint.path, "checkpoint")
     if tree["fingerprint"] != checkpoint.fingerprint:

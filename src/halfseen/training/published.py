@@ -76,11 +76,11 @@ class Simultaneous(CodingTrainer):
         super().__init__(*args, **kwargs)
         self.codes = self.new_codes()
         shape = tuple(self.codes.shape[1:])
-        options = {"generator": self.generator, "device": self.generator.device}
+        generator, device = self.generator, self.generator.device
         # All processes draw the codes of all samples, and each keeps its own.
         for some in slices(self.n_samples, _ENTRIES_AT_ONCE // math.prod(shape)):
             n_drawn = min(some.stop, self.n_samples) - some.start
-            drawn = torch.randn((n_drawn, *shape), **options)
+            drawn = torch.randn((n_drawn, *shape), generator=generator, device=device)
             first, last = self.first_row, self.first_row + len(self.samples)
             start, stop = max(some.start, first), min(some.start + n_drawn, last)
             if start < stop:

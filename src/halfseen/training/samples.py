@@ -48,6 +48,10 @@ class Samples:
         """Return some of the samples, as `StoredSamples` do."""
         return self.rows(index)
 
+    def settled(self) -> Samples:
+        """Return the samples: they are in memory."""
+        return self
+
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield values and `observed` of all samples, some at a time."""
         for some in slices(len(self), entries_at_once(self.y.device) // self.X[0].numel()):

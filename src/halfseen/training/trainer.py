@@ -223,9 +223,10 @@ class Trainer(ABC):
         # Drawn for all of a batch, also where only some of it is owned: so numbers do not
         # depend on how many processes there are.
         n_drawn = len(observed) if self._part is None else self._part.n_batch
-        options = {"generator": self.generator, "device": self.generator.device}
-        draw = torch.rand((n_drawn, *observed.shape[1:]), **options)
-        share = torch.rand((n_drawn, *(1,) * (observed.ndim - 1)), **options)
+        generator, device = self.generator, self.generator.device
+        shape, each = (n_drawn, *observed.shape[1:]), (n_drawn, *(1,) * (observed.ndim - 1))
+        draw = torch.rand(shape, generator=generator, device=device)
+        share = torch.rand(each, generator=generator, device=device)
         if self._part is not None:
             draw, share = draw[self._part.places], share[self._part.places]
         return draw >= 2 * self.plan.hide * share
