@@ -82,9 +82,9 @@ def fit_cell(cell: dict, folder: Path) -> dict:
     }
 
 
-def neighbours(folder: Path | None) -> None:
+def neighbours(loaded: tuple) -> None:
     """Print seconds and peak memory of class-wise neighbours."""
-    X, y = digits() if folder is None else mnist(folder)[:2]
+    X, y = loaded
     X = ampute(X, "random", 0.75, random_state=0).reshape(len(X), -1)
     loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rivals.ClassKNNImputer(10).fit_transform(X[:500], y[:500])  # compiles, starts the GPU
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="neighbours: digits, not MNIST")
     arguments = parser.parse_args()
     if arguments.experiment == "neighbours":
-        neighbours(None if arguments.small else arguments.data)
+        neighbours(digits() if arguments.small else mnist(arguments.data)[:2])
         return
     chosen = cells(arguments.experiment, arguments.seeds)
     rows = run_cells(chosen, fit_cell, arguments.rows, arguments.jobs, arguments.data)

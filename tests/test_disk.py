@@ -164,8 +164,9 @@ def test_rows_come_as_asked_and_infinities_are_named(mapped, tmp_path):
     picked = PickedRows(rows, order).part(slice(10, 20))
     np.testing.assert_array_equal(picked[np.array([3, 1])], mapped[order[[13, 11]]])
     np.testing.assert_array_equal(picked.as_stored()[:], mapped[np.sort(order[10:20])])
-    small = np.lib.format.open_memmap(tmp_path / "i.npy", "w+", np.int16, (9, 2))
-    assert MappedRows(small)[:].dtype == np.float64
+    for kind in (np.int16, np.float16, np.dtype(">f4")):  # as arrays in memory
+        small = np.lib.format.open_memmap(tmp_path / "i.npy", "w+", kind, (9, 2))
+        assert MappedRows(small)[:].dtype == np.float64
     broken = np.lib.format.open_memmap(tmp_path / "f.npy", "w+", np.float32, (9, 2))
     broken[7, 1] = np.inf
     for bad in (slice(5, 9), np.array([1, 7])):
@@ -177,6 +178,32 @@ def test_rows_come_as_asked_and_infinities_are_named(mapped, tmp_path):
         MappedRows(np.memmap(tmp_path / "s", "S3", "w+", shape=(4, 2)))
     with pytest.raises(ValueError, match="shape"):
         MappedRows(np.memmap(tmp_path / "v", "f4", "w+", shape=(4,)))
+
+
+def test_the_mask_of_a_masked_map_is_kept(digits, mapped):
+    X, _ = digits
+    hidden = np.isnan(X)
+    file = np.lib.format.open_memmap(
+        str(mapped.filename).replace("X.npy", "Y.npy"), "w+", X.dtype, X.shape
+    )
+    file[:] = np.where(hidden, 1000, X)
+    imputer = SparseCodingImputer(n_steps=2, random_state=0).fit(np.ma.array(file, mask=hidden))
+    np.testing.assert_allclose(imputer.mean_, np.nanmean(X, axis=0), rtol=1e-5)
+
+
+def test_parts_of_files_and_filtered_datasets_give_what_they_show(dataset, tmp_path):
+    from halfseen.parquet import spooled
+
+    file = tmp_path / "parts" / "0000.parquet"
+    (fragment,) = pa.dataset.dataset(file).get_fragments()
+    some = pa.dataset.FileSystemDataset(
+        fragment.split_by_row_group()[1:2], dataset.schema, dataset.format, dataset.filesystem
+    )
+    expected = some.to_table(columns=["pixel20"]).column(0).to_numpy()
+    np.testing.assert_array_equal(spooled(some, ["pixel20"])[:][:, 0], expected)
+    filtered = dataset.filter(pa.dataset.field("kind") == "high")
+    expected = filtered.to_table(columns=["pixel20"]).column(0).to_numpy()
+    np.testing.assert_array_equal(spooled(filtered, ["pixel20"])[:][:, 0], expected)
 
 
 def test_changes_of_a_private_map_are_kept(tmp_path):

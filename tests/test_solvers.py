@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from halfseen import sparse_encode
 from halfseen.coding import MaskedLasso
@@ -165,6 +166,33 @@ def test_fista_recovers_from_steps_that_are_too_long(monkeypatch, masked_rows):
         )  # fmt: skip
         codes = sparse_encode(X, dictionary, 0.1, solver="fista", tol=1e-8, max_iter=100_000)
         np.testing.assert_allclose(codes, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [0.01, 0.6])
+def test_a_row_that_runs_away_is_not_worse_off_after_few_steps(monkeypatch, masked_rows, wrong):
+    from halfseen.solvers import fista
+
+    X, dictionary = masked_rows(n_rows=20)
+    gaps = []
+    for guess in (None, wrong):
+        monkeypatch.setattr(
+            fista, "row_curvatures",
+            lambda rows, safe, guess=guess: rows.alpha.new_full((len(rows.X),), guess or safe),
+        )  # fmt: skip
+        with pytest.warns(ConvergenceWarning):
+            _, gap = sparse_encode(
+                X, dictionary, 0.1, solver="fista", tol=1e-12, max_iter=32, return_gap=True
+            )
+        gaps.append(gap)
+    assert (gaps[1] <= 10 * gaps[0] + 1e-6).all()
+
+
+def test_a_fixed_number_of_steps_does_not_diverge_where_power_steps_would():
+    c = np.cos(1.0)
+    dictionary = np.array([[1, c], [-2 * c, 2.0]])
+    codes, gap = sparse_encode([[3.0, 1.0]], dictionary, 0.1, solver="fixed", return_gap=True)
+    assert gap < 1e-3
+    np.testing.assert_allclose(codes, sparse_encode([[3.0, 1.0]], dictionary, 0.1), atol=0.05)
 
 
 GPU_SHAPES = [

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from halfseen import Patches, SparseCodingClassifier
-from halfseen.team import Team
+from halfseen.team import Team, this_team
 from halfseen.training.batch_norm import shared_batch_norm
 from halfseen.training.codes import packed, unpack
 
@@ -39,13 +39,12 @@ DIE = """
 import os, signal, sys
 from test_team import fitted
 from halfseen.training.joint import Joint
-epoch = Joint.epoch
-def deadly(trainer):
-    if trainer.n_steps > 0 and trainer.team.rank == int(sys.argv[2]):
-        if trainer.n_steps == 2 * trainer.n_batches:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return epoch(trainer)
-Joint.epoch = deadly
+step = Joint.step
+def deadly(trainer, rows):
+    if trainer.team.rank == int(sys.argv[2]) and trainer.n_steps == 2 * trainer.n_batches + 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(trainer, rows)
+Joint.step = deadly
 fitted("joint", checkpoint=sys.argv[1])
 """
 RESUME = """
@@ -57,6 +56,37 @@ clf = fitted("joint", checkpoint=sys.argv[1])
 if dist.get_rank() == 0:
     np.save(sys.argv[2], proba("joint", clf))
 """
+
+
+# A process may have no row of a batch; then it must not count.
+SPARSE = """
+import sys
+from test_team import few
+import numpy as np
+import torch.distributed as dist
+found = {way: few(way) for way in ("batch norm", "joint", "published", "task")}
+if not dist.is_initialized() or dist.get_rank() == 0:
+    np.savez(sys.argv[1], **found)
+"""
+WRONG = """
+import os
+import numpy as np
+from halfseen import SparseCodingClassifier
+rank = int(os.environ["RANK"])
+X, y = np.random.default_rng(0).random((2, 4)), np.array([0, 1])
+for data in (X, np.random.default_rng(rank).random((40, 4))):
+    try:
+        SparseCodingClassifier(n_epochs=1, device="cpu").fit(data, np.arange(len(data)) % 2)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def few(way):
+    X, y = data(way)
+    settings = {"n_epochs": 3, "batch_size": 2, "random_state": 0, **WAYS[way]}
+    settings["validation_fraction"] = None
+    return SparseCodingClassifier(**settings).fit(X[:12], y[:12]).predict_proba(X[:12])
 
 
 def data(way):
@@ -92,6 +122,7 @@ def start_team(script, size, *arguments):
         subprocess.Popen(
             [sys.executable, "-c", script, *map(str, arguments)],
             env=environment(RANK=rank, WORLD_SIZE=size, MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -136,6 +167,34 @@ def test_a_process_that_dies_stops_all_and_others_can_go_on(tmp_path):
                 assert process.returncode == 0, message
             found = np.load(tmp_path / "found.npy")
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_process_without_a_row_in_a_batch_does_not_count(tmp_path):
+    for process in start_team(SPARSE, 3, tmp_path / "three.npz"):
+        _, message = process.communicate(timeout=120)
+        assert process.returncode == 0, message
+    three = np.load(tmp_path / "three.npz")
+    for way in three:
+        np.testing.assert_allclose(three[way], few(way), atol=1e-6, err_msg=way)
+
+
+def test_processes_say_what_they_cannot_share(tmp_path):
+    for process in start_team(WRONG, 3):
+        said, message = process.communicate(timeout=120)
+        assert process.returncode == 0, message
+        first, second = said.splitlines()
+        assert "3 processes cannot share 2 distinct samples" in first
+        assert "different data or settings" in second
+
+
+def test_a_child_or_a_loner_is_in_no_team(monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HALFSEEN_ALONE", "1")
+    assert this_team("cpu") == Team()
+    monkeypatch.delenv("HALFSEEN_ALONE")
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: object())
+    assert this_team("cpu") == Team()
 
 
 @pytest.mark.parametrize("n_rows", [1, 5, 7, 64])

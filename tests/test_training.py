@@ -196,7 +196,7 @@ def test_code_steps_lower_the_objective_with_network_and_dictionary_held(label_w
     for _ in range(60):
         value, _ = trainer.value_and_gradient(problem, trainer.codes, batch)
         values.append(value)
-        trainer.codes = trainer._code_steps(everything, batch)
+        trainer.codes, trainer.shrink = trainer._code_steps(everything, batch)
     values = torch.stack(values)
     assert (values.diff(dim=0) <= 1e-12).all()
     assert (values[-1] < values[0]).all()

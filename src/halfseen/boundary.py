@@ -118,7 +118,7 @@ def checked_rows(X: Any, estimator: Any, columns: Sequence[str] | None = None) -
     """
     if is_dataset(X):
         return spooled(X, features_of(X) if columns is None else list(columns))
-    if map_under(X) is not None:
+    if map_under(X) is not None and not isinstance(X, np.ma.MaskedArray):
         return MappedRows(X)
     return checked_samples(X, estimator)
 

@@ -29,6 +29,7 @@ _ANNEALED_SHARE = 0.6  # of the steps, until alpha has its final value
 _MEMORY = 0.9  # of the curvature, from one step to the next
 _AVERAGED_STEPS = 20  # full-length steps that shrinking starts from
 _IDLE_STEPS = 20  # an atom that no code has used for so long is replaced
+_MOST_SHUFFLED = 2**22
 _CODING_TOL = 1e-2
 _CODING_ITER = 1_000
 
@@ -172,6 +173,9 @@ def shuffled_batches(
     """
 
     def endless() -> Iterator[Tensor]:
+        device = generator.device
+        while n_rows > _MOST_SHUFFLED:  # hardly a row would come twice, and an order takes memory
+            yield torch.randint(n_rows, (batch_size,), generator=generator, device=device)
         while True:
             order = torch.randperm(n_rows, generator=generator, device=generator.device)
             for batch in order.split(batch_size):

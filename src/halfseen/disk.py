@@ -6,12 +6,15 @@ looked at. So whoever reads here gets a copy, and the pages are given back at on
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
 import mmap
 import os
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -45,8 +48,8 @@ class MappedRows:
         self._map = map_under(array)
         self.columns = columns
         self.shape, self.ndim = array.shape, array.ndim
-        narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-        self.dtype = np.dtype(np.float32 if narrow else np.float64)
+        # As scikit-learn takes arrays in memory: float32 stays, all else becomes float64.
+        self.dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -156,12 +159,28 @@ def reserve(file: int, n_bytes: int) -> None:
 
     Writing to a map of a file that has only the size but not the space kills the process.
     """
-    try:
-        if hasattr(os, "posix_fallocate"):
+    with _room_is_told(n_bytes):
+        try:
             os.posix_fallocate(file, 0, max(1, n_bytes))
-        else:
-            os.truncate(file, n_bytes)
+        except (AttributeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.truncate(file, max(1, n_bytes))  # here or on this disk it cannot be reserved
+
+
+def write_all(file: BinaryIO, values: np.ndarray) -> None:
+    """Append an array to a temporary file."""
+    with _room_is_told(file.tell() + values.nbytes):
+        file.write(values.data)
+
+
+@contextlib.contextmanager
+def _room_is_told(n_bytes: int) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
         raise OSError(
             error.errno,
             f"no room for a temporary file of {n_bytes / 2**30:.1f} GiB in "

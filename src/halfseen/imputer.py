@@ -171,7 +171,10 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         else:
             generator = torch.Generator().manual_seed(seed_from(self.random_state))
             state = self._start(layout, values.dtype, generator)
-        batches = torch.arange(len(values) * len(layout)).split(self.batch_size)
+        n_tiles = len(values) * len(layout)
+        batches = (
+            torch.arange(*some.indices(n_tiles)) for some in slices(n_tiles, self.batch_size)
+        )
         state = self._learn(state, samples, layout, batches, moments)
         return self._publish(named(X, values), values.dtype, state, moments, reset=not going_on)
 

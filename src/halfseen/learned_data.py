@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,10 @@ from halfseen.disk import PickedRows
 from halfseen.duplicates import distinct_rows, row_keys
 from halfseen.moments import ObservedMoments
 from halfseen.team import Team
+
+_READ_BY_ALL = 2**24  # entries that need not be shared out: sums then round alike in any team
+_LOOKED_AT = 64  # rows that processes compare
+_COMPARED = ("training", "n_epochs", "batch_size", "n_atoms", "hide", "validation_fraction")
 
 
 @dataclass(frozen=True)
@@ -31,15 +37,33 @@ def distinct_data(
 ) -> tuple[Data, np.ndarray]:
     """Return distinct samples and their keys; see `fit_classifier` for the parameters."""
     weight = _weights(settings, values, labels, classes, sample_weight)
+    if not team.alone:
+        _require_same_data(settings, values, labels, classes, weight, team)
     keys = row_keys(values, device, team)
     rows, weight = distinct_rows(keys, labels, weight)
     return Data(PickedRows(values, rows), labels[rows], weight, len(classes)), keys[rows]
 
 
+def _require_same_data(settings, values, labels, classes, weight: np.ndarray, team: Team) -> None:
+    """Refuse, in all processes, data or settings that are not the same in all of them."""
+    some = np.linspace(0, len(values) - 1, _LOOKED_AT).astype(np.int64)
+    parameters = {k: v for k, v in settings.get_params(deep=False).items() if k in _COMPARED}
+    about = values.shape, str(values.dtype), classes.tolist(), sorted(parameters.items())
+    digest = hashlib.sha256(repr(about).encode())
+    for array in (row_keys(PickedRows(values, some)[:]), labels, weight):
+        digest.update(np.ascontiguousarray(array).data)
+    if len(set(team.gathered(digest.hexdigest()))) > 1:
+        raise ValueError(
+            "the processes of this training were given different data or settings. All must call "
+            "fit() with the same: each then takes its part. To train alone in each process, set "
+            "the environment variable HALFSEEN_ALONE=1."
+        )
+
+
 def shared_moments(values: PickedRows, device: torch.device, team: Team) -> ObservedMoments:
     """Return the moments of all samples, of which each process reads a part."""
     own = values.as_stored()
-    if team.alone:
+    if team.alone or math.prod(values.shape) <= _READ_BY_ALL:
         return ObservedMoments.of(own, device)
     parts = team.gathered(ObservedMoments.of(own.part(team.block(len(own))), device))
     return functools.reduce(ObservedMoments.merged, parts)

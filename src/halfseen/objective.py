@@ -89,5 +89,11 @@ def lasso_alpha(
         raise ValueError(
             f"lambda_rec and lambda_l1 must be positive; got {lambda_rec!r} and {lambda_l1!r}."
         )
-    n_observed = observed.flatten(1).sum(1).clamp(min=1).to(dtype)
-    return lambda_l1 / (2 * lambda_rec * n_observed)
+    return alpha_of_counts(observed.flatten(1).sum(1), lambda_rec, lambda_l1, dtype)
+
+
+def alpha_of_counts(
+    n_observed: Tensor, lambda_rec: float, lambda_l1: float, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """Return what `lasso_alpha` returns, for samples with so many observed features."""
+    return lambda_l1 / (2 * lambda_rec * n_observed.clamp(min=1).to(dtype))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from halfseen.disk import MappedRows
+from halfseen.disk import MappedRows, write_all
 
 _ENTRIES_AT_ONCE = 2**21
 _READ_AHEAD = 2**16  # bytes of each column
@@ -55,7 +55,7 @@ def spooled(dataset, columns: list[str]) -> MappedRows:
             for place, name in enumerate(columns):
                 numbers = batch.column(name).cast(str(kind), safe=False)
                 part[:, place] = numbers.to_numpy(zero_copy_only=False)
-            file.write(part.data)
+            write_all(file, part)
             n_rows += len(part)
         if n_rows == 0:
             raise ValueError("the dataset has no rows.")
@@ -68,14 +68,22 @@ def _batches(dataset, columns: list[str]) -> Iterator:
     from pyarrow import parquet
 
     n_at_once = max(1, _ENTRIES_AT_ONCE // len(columns))
-    for fragment in dataset.get_fragments():
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a dataset that was filtered has none to show
+        yield from dataset.to_batches(columns=columns, batch_size=n_at_once, batch_readahead=1)
+        return
+    for fragment in fragments:
         if isinstance(fragment, sys.modules["pyarrow.dataset"].ParquetFileFragment) and set(
             columns
         ) <= set(fragment.physical_schema.names):
             # Not the dataset's own scanner: it reads whole row groups, and several ahead.
             with fragment.filesystem.open_input_file(fragment.path) as source:
                 file = parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)
-                yield from file.iter_batches(n_at_once, columns=columns, use_threads=False)
+                groups = [group.id for group in fragment.row_groups]
+                yield from file.iter_batches(
+                    n_at_once, row_groups=groups, columns=columns, use_threads=False
+                )
         else:  # in memory, of another format, or with columns in the names of its folders
             yield from fragment.to_batches(
                 schema=dataset.schema, columns=columns, batch_size=n_at_once, batch_readahead=1
@@ -87,7 +95,7 @@ def _numeric(types) -> tuple:
 
 
 def _kind(dataset, columns: list[str]) -> np.dtype:
-    """Return float32 if all columns are that narrow, else float64, as for arrays."""
+    """Return float32 if all columns are that, else float64, as for arrays."""
     from pyarrow import types
 
     narrow = True
@@ -98,7 +106,7 @@ def _kind(dataset, columns: list[str]) -> np.dtype:
                 f"column {name!r} has type {kind}; numbers were expected. Encode text and "
                 f"categories as numbers first, or leave the column out."
             )
-        narrow = narrow and types.is_floating(kind) and kind.bit_width <= 32
+        narrow = narrow and types.is_float32(kind)
     return np.dtype(np.float32 if narrow else np.float64)
 
 

@@ -32,7 +32,7 @@ from halfseen.fitting import (
 from halfseen.learned_data import Data, distinct_data, shared_moments
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
-from halfseen.objective import lasso_alpha
+from halfseen.objective import alpha_of_counts
 from halfseen.progress import live_line
 from halfseen.standardise import Standardise, centre_and_scale
 from halfseen.team import Team, this_team
@@ -83,7 +83,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     checkpoint : path or None
     """
     check_settings(settings)
-    team, device = this_team(), choose_device(settings.device)
+    team, device = this_team(settings.device), choose_device(settings.device)
     data, keys = distinct_data(settings, values, labels, classes, sample_weight, device, team)
     seed = team.from_first(_seed(settings, checkpoint))
     if checkpoint is not None:
@@ -92,7 +92,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
         setup = set_up(settings, data, device, seed, team)
         with (
             torch_on_one_thread(is_small(setup.module.network, settings, device)),
-            shared_batch_norm(setup.module.network, team),
+            shared_batch_norm(setup.module.network, team, lambda: setup.trainer.counts),
             live_line(settings.verbose if team.rank == 0 else 0, setup.trainer.n_epochs) as report,
         ):
             history = run(
@@ -118,6 +118,10 @@ class Setup:
 def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _ALONE) -> Setup:
     """Put together model, samples and trainer; see `fit_classifier` for the parameters."""
     kept, held_out = split_for_validation(settings.validation_fraction, data.labels, seed)
+    if len(kept) < team.size:
+        raise ValueError(
+            f"{team.size} processes cannot share {len(kept)} distinct samples; start fewer."
+        )
     module = _module_for(settings, data, len(kept), device, team)
     mean_weight = data.weight[kept].mean()
     everything: Samples | StoredSamples = StoredSamples(
@@ -159,16 +163,21 @@ def _learn_first_dictionary(
         batch = samples.rows(rows)
         return batch.X.flatten(1), batch.observed.flatten(1)
 
-    total = torch.zeros(1, dtype=torch.float64, device=samples.y.device)
+    # How many samples show how many features: whole numbers add up alike in any team.
+    n_features = math.prod(samples.sample_shape)
+    shown = torch.zeros(n_features + 1, dtype=torch.int64, device=samples.y.device)
     for X, observed in samples.part(team.block(len(samples))).parts():
         check_squares(X.flatten(1), "X, standardised,")
-        total += lasso_alpha(observed, completion.lambda_rec, completion.lambda_l1).sum()
-    team.add_up([total])
+        shown += observed.flatten(1).sum(1).bincount(minlength=n_features + 1)
+    team.add_up([shown])
+    counts = torch.arange(n_features + 1)
+    alpha = alpha_of_counts(counts, completion.lambda_rec, completion.lambda_l1)
+    mean_alpha = (alpha * shown.cpu()).sum().item() / len(samples)
     completion.learn_from(
         take,
         len(samples),
         samples.weight,
-        total.item() / len(samples),
+        mean_alpha,
         random_state=seed,
         record=isinstance(samples, Samples),
     )

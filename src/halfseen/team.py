@@ -90,23 +90,44 @@ class Team:
         return values
 
 
-def this_team() -> Team:
-    """Return the team that this process was started in; the first call joins it."""
-    if not dist.is_available():
+def this_team(device: str | torch.device) -> Team:
+    """Return the team that this process was started in; the first call joins it.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        The parameter `device` of what is to be trained. If it may be a GPU, each process
+        of a machine takes another one.
+    """
+    # A worker that one of the processes has started is none of them.
+    child = multiprocessing.parent_process() is not None
+    if not dist.is_available() or child or os.environ.get("HALFSEEN_ALONE") == "1":
         return Team()
     if not dist.is_initialized():
         by_torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
-        # A worker that one of the processes has started is none of them.
-        child = multiprocessing.parent_process() is not None
-        if not by_torchrun or int(os.environ["WORLD_SIZE"]) == 1 or child:
+        if not by_torchrun or int(os.environ["WORLD_SIZE"]) == 1:
             return Team()
         backend = "gloo"
-        if torch.cuda.is_available():
+        if torch.cuda.is_available() and torch.device(_named(device)).type == "cuda":
             backend = "cpu:gloo,cuda:nccl"
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+            _take_gpu()
         dist.init_process_group(backend)
         atexit.register(_leave)
     return Team(dist.get_rank(), dist.get_world_size())
+
+
+def _named(device: str | torch.device) -> str | torch.device:
+    return "cuda" if device == "auto" else device
+
+
+def _take_gpu() -> None:
+    number, n_gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if number >= n_gpus:
+        raise ValueError(
+            f"this is process {number} of those on this machine, which has {n_gpus} GPU(s); start "
+            f"as many processes as there are GPUs, or pass device='cpu'."
+        )
+    torch.cuda.set_device(number)
 
 
 def _leave() -> None:

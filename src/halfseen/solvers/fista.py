@@ -100,8 +100,11 @@ class Fista:
             guessed = curvature < lipschitz
             far = (guessed & ~(new_gap <= _FAR * last_gap)).nonzero().flatten()
             if len(far):
-                state.codes[far] = state.ahead[far] = before.codes[far]
-                state.clock[far], new_gap[far], curvature[far] = 1.0, last_gap[far], lipschitz
+                curvature[far] = lipschitz
+                start = State.start(before.codes[far])
+                again, gap_again = take_steps(rows.rows(far), start, lipschitz, n_steps)
+                state.codes[far], state.ahead[far] = again.codes, again.ahead
+                state.clock[far], new_gap[far] = again.clock, gap_again
             curvature = torch.where(new_gap > last_gap, lipschitz, curvature)
             gap[active], n_iter[active], last_gap = new_gap, done, new_gap
             going = (new_gap > tol) & (done < max_iter)  # a NaN does not go on
@@ -172,15 +175,21 @@ class FixedSteps:
         for done in range(0, self.n_steps, _ROUND):
             state, gap = take_steps(scaled, state, 1.0, min(_ROUND, self.n_steps - done))
         n_iter = torch.full((n_rows,), self.n_steps, device=codes.device)
-        return Solution(state.codes / size, gap, n_iter)
+        # A kernel on chip says NaN where numbers are too large for it.
+        found = torch.where(gap.isnan()[:, None], codes, state.codes)
+        return Solution(found / size, gap, n_iter)
 
 
 def _spectral_norm(dictionary: Tensor) -> Tensor:
-    """Return nearly the spectral norm, from above as a rule, by a few power steps."""
-    vector = torch.cos(torch.arange(dictionary.shape[1], device=dictionary.device)).to(dictionary)
+    """Return the spectral norm; on a GPU nearly, from above as a rule, by a few power steps."""
+    if not dictionary.is_cuda:
+        return torch.linalg.matrix_norm(dictionary, 2)
+    places = torch.arange(1, dictionary.shape[1] + 1, device=dictionary.device).to(dictionary)
+    vector = torch.sin(1e4 * torch.sin(places))  # in no direction that a dictionary may avoid
     for _ in range(_POWER_STEPS):
         vector = F.normalize((dictionary @ vector) @ dictionary, dim=0)
-    return _MARGIN * (dictionary @ vector).norm()
+    largest_atom = torch.linalg.vector_norm(dictionary, dim=1).amax()
+    return _MARGIN * torch.maximum((dictionary @ vector).norm(), largest_atom)
 
 
 def fastest_advance(dictionary: Tensor):

@@ -22,6 +22,8 @@ from halfseen.solvers.fista import State
 
 _MOST_ATOMS, _MOST_FEATURES = 256, 512
 _LARGEST_DICTIONARY = 256 * 256  # in float16 it takes 128 KiB of shared memory
+_USUAL_SHARED = 48 * 2**10  # bytes that every GPU has
+_OTHER_SHARED = 64 * 2**10  # bytes that the kernels need beside the dictionary, at most
 _CHUNK = 64  # features; the least that four warps multiply without waste
 _ROW_UNIT = tl.constexpr(64.0)  # what a row's norm becomes in float16
 _ATOM_UNIT = tl.constexpr(1024.0)  # the largest atom's norm, so that second halves have room
@@ -31,9 +33,14 @@ def fits(dictionary: Tensor) -> bool:
     """Whether the kernels can take steps with this dictionary."""
     n_atoms, n_features = _padded(dictionary)
     small = n_atoms <= _MOST_ATOMS and n_features <= _MOST_FEATURES
-    return (
-        dictionary.dtype == torch.float32 and small and n_atoms * n_features <= _LARGEST_DICTIONARY
-    )
+    return dictionary.dtype == torch.float32 and small and n_atoms * n_features <= _room(dictionary)
+
+
+def _room(dictionary: Tensor) -> int:
+    """Return how many entries of a dictionary the shared memory of the device takes."""
+    properties = torch.cuda.get_device_properties(dictionary.device)
+    shared = getattr(properties, "shared_memory_per_block_optin", _USUAL_SHARED)
+    return min(_LARGEST_DICTIONARY, (shared - _OTHER_SHARED) // 2)  # in float16
 
 
 def advance(

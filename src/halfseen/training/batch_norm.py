@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -31,14 +31,24 @@ class _Sum(torch.autograd.Function):
 
 
 @contextlib.contextmanager
-def shared_batch_norm(network: nn.Module, team: Team) -> Iterator[None]:
+def shared_batch_norm(
+    network: nn.Module, team: Team, counts: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
     """Let the batch normalisations of a network see the batches of all processes for a while.
 
     torch's own SyncBatchNorm does so on GPUs only.
+
+    Parameters
+    ----------
+    network : Module
+    team : Team
+    counts : callable
+        Says whether what this process puts through the network is part of the batch.
     """
     layers = [] if team.alone else [m for m in network.modules() if isinstance(m, _BatchNorm)]
     for layer in layers:
-        setattr(layer, "forward", functools.partial(_normalised, layer, team=team))  # noqa: B010
+        shared = functools.partial(_normalised, layer, team=team, counts=counts)
+        setattr(layer, "forward", shared)  # noqa: B010
     try:
         yield
     finally:
@@ -46,24 +56,31 @@ def shared_batch_norm(network: nn.Module, team: Team) -> Iterator[None]:
             del layer.forward
 
 
-def _normalised(layer: _BatchNorm, X: Tensor, team: Team) -> Tensor:
+def _normalised(layer: _BatchNorm, X: Tensor, team: Team, counts: Callable[[], bool]) -> Tensor:
     if not layer.training:
         return type(layer).forward(layer, X)
+    values = X.to(torch.promote_types(X.dtype, torch.float32))  # autocast may have made it short
     others = [axis for axis in range(X.ndim) if axis != 1]
-    count = X.new_full((1,), X.numel() / X.shape[1])
-    total = _Sum.apply(torch.cat([X.sum(others), count]), team)
+    part = 1.0 if counts() else 0.0
+    own_count = values.new_full((1,), X.numel() / X.shape[1])
+    total = _Sum.apply(part * torch.cat([values.sum(others), own_count]), team)
     count = total[-1].detach()
+    if count <= 1:
+        raise ValueError(
+            f"batch normalisation needs more than one value per channel in a batch; got a batch "
+            f"of shape {tuple(X.shape)}. Raise batch_size."
+        )
     shape = [-1 if axis == 1 else 1 for axis in range(X.ndim)]
     mean = total[:-1] / count
-    centred = X - mean.reshape(shape)
-    variance = _Sum.apply(centred.square().sum(others), team) / count
+    centred = values - mean.reshape(shape)
+    variance = _Sum.apply(part * centred.square().sum(others), team) / count
     tracked = layer.num_batches_tracked, layer.running_mean, layer.running_var
     if all(tensor is not None for tensor in tracked):
         _track(*tracked, layer.momentum, mean, variance * count / (count - 1))
     result = centred * (variance + layer.eps).rsqrt().reshape(shape)
     if layer.affine:
         result = result * layer.weight.reshape(shape) + layer.bias.reshape(shape)
-    return result
+    return result.to(X.dtype)
 
 
 @torch.no_grad()

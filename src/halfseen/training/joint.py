@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfseen.coding import MaskedLasso
+from halfseen.disk import DiskRows
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
 from halfseen.training.codes import packed, unpack
@@ -51,7 +52,9 @@ class Joint(CodingTrainer):
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Move the codes of a batch, then dictionary and network."""
         batch = self.samples.rows(rows)
-        self.codes[rows] = codes = self._code_steps(rows, batch)
+        codes, shrink = self._code_steps(rows, batch)
+        if self.counts:
+            self.codes[rows], self.shrink[rows] = codes, shrink
         reconstruction = self.completion.reconstruct(codes)
         scores = self.scores_from(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
@@ -60,6 +63,10 @@ class Joint(CodingTrainer):
         self.completion.normalise_atoms()
         J2 = sparsity_loss(codes, batch.X[0].numel())
         return outcome(J0, J1, J2, codes, scores, batch.y)
+
+    def stored(self) -> list[Tensor | DiskRows]:
+        """Return the codes."""
+        return [self.codes]
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""
@@ -78,23 +85,22 @@ class Joint(CodingTrainer):
         self._vector.copy_(state["vector"])
 
     @torch.no_grad()
-    def _code_steps(self, rows: Tensor, batch: Samples) -> Tensor:
+    def _code_steps(self, rows: Tensor, batch: Samples) -> tuple[Tensor, Tensor]:
         dictionary = self.completion.dictionary
         problem = self.completion.problem(batch.X, batch.observed, dictionary)
         problem = replace(problem, alpha=self._annealing * problem.alpha)
         self._improve_vector(dictionary, _POWER_STEPS)
         lipschitz = _MARGIN * (self._vector @ dictionary).square().sum()
-        codes = self.codes[rows]
+        codes, shrink = self.codes[rows], self.shrink[rows]
         if self.plan.label_weight == 0:
             start = State.start(codes.flatten(0, 1))
             each = lipschitz.expand(len(problem.X), 1)
-            state, _ = fastest_advance(dictionary)(problem, start, each, _CODE_STEPS)
-            return state.codes.reshape(codes.shape)
+            state, gap = fastest_advance(dictionary)(problem, start, each, _CODE_STEPS)
+            moved = torch.where(gap.isnan()[:, None], start.codes, state.codes)
+            return moved.reshape(codes.shape), shrink
         for _ in range(_CODE_STEPS):
-            codes, self.shrink[rows] = self.labelled_code_step(
-                problem, codes, batch, self.shrink[rows], lipschitz
-            )
-        return codes
+            codes, shrink = self.labelled_code_step(problem, codes, batch, shrink, lipschitz)
+        return codes, shrink
 
     @torch.no_grad()
     def _improve_vector(self, dictionary: Tensor, n_steps: int) -> None:

@@ -183,6 +183,11 @@ def _save(checkpoint: Checkpoint, trainer: Trainer, history: list[dict], best) -
 def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
     if not trainer.team.from_first(Path(checkpoint.path).exists()):
         return None
+    if not Path(checkpoint.path).exists():
+        raise FileNotFoundError(
+            f"there is no checkpoint {str(checkpoint.path)!r} here, but the first process has it; "
+            f"it must be on a disk that all processes can read."
+        )
     tree = storage.read(checkpoint.path, "checkpoint")
     if tree["fingerprint"] != checkpoint.fingerprint:
         raise ValueError(

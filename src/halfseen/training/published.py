@@ -135,7 +135,8 @@ class Simultaneous(CodingTrainer):
             _, loss = self._losses(batch, leaf, label_weight)
             # Where a code is zero the derivative of its norm is taken as zero; such codes stay.
             (gradient,) = torch.autograd.grad(self.weighted_mean(loss, rows), leaf)
-        self.codes[rows] = subgradient_step(codes, gradient, self.rates.code_rate)
+        if self.counts:
+            self.codes[rows] = subgradient_step(codes, gradient, self.rates.code_rate)
 
     def _losses(
         self, batch: Samples, codes: Tensor, label_weight: float = 1.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from halfseen.disk import entries_at_once, new_rows, slices
+from halfseen.disk import DiskRows, entries_at_once, new_rows, slices
 from halfseen.nn import Completion
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.training.completing import (
@@ -60,6 +60,10 @@ class Sequential(CodingTrainer):
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network alone."""
         return adam(self.network, self.plan.learning_rate)
+
+    def stored(self) -> list[Tensor | DiskRows]:
+        """Return what the network sees."""
+        return [self._inputs]
 
     @torch.no_grad()
     def start(self) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from halfseen.disk import DiskRows
 from halfseen.recording import Recorded
 from halfseen.team import Team
 from halfseen.training.samples import Samples, StoredSamples
@@ -86,6 +87,7 @@ class Trainer(ABC):
         self.optimiser = self.make_optimiser()
         self._rates = [float(group["lr"]) for group in self.optimiser.param_groups]
         self._take_step: Callable[[Tensor], Tensor] = self._summed_step
+        self._recording = False
         self.n_steps = 0
 
     @property
@@ -142,6 +144,9 @@ class Trainer(ABC):
     def epoch_by_steps(self) -> Generator[None, None, dict[str, float]]:
         """Do what `epoch` does, and pause after every step."""
         self.network.train()
+        if self._recording and self._can_record():
+            self._take_step = Recorded(self._summed_step, self.generator)
+            self._recording = False
         order = torch.randperm(
             self.n_samples, generator=self.generator, device=self.generator.device
         )
@@ -161,9 +166,15 @@ class Trainer(ABC):
         A step of a small network takes a GPU less time than launching its kernels one by one.
         Only for networks that do the same work in every step.
         """
-        resident = isinstance(self.samples, Samples) and self.device.type == "cuda"
-        if self.recordable and resident and self.team.alone:
-            self._take_step = Recorded(self._summed_step, self.generator)
+        self._recording = self.recordable and self.device.type == "cuda" and self.team.alone
+
+    def _can_record(self) -> bool:
+        resident = isinstance(self.samples, Samples)
+        return resident and all(isinstance(rows, Tensor) for rows in self.stored())
+
+    def stored(self) -> list[Tensor | DiskRows]:
+        """Return what is kept for every sample and used in steps; nothing by default."""
+        return []
 
     def set_rates(self) -> None:
         """Give the optimiser the learning rates that the schedule says."""
@@ -191,9 +202,14 @@ class Trainer(ABC):
         self._part = _Part(len(batch), places.new_zeros(1), counts=False)
         return places.new_zeros(1)
 
+    @property
+    def counts(self) -> bool:
+        """Whether the rows of this step are part of the batch, see `_own_rows`."""
+        return self._part is None or self._part.counts
+
     def _weight(self, rows: Tensor) -> Tensor:
         weight = self.samples.weight[rows]
-        return weight if self._part is None or self._part.counts else torch.zeros_like(weight)
+        return weight if self.counts else torch.zeros_like(weight)
 
     def descend(self, loss: Tensor) -> None:
         """Take one step of the optimiser."""
