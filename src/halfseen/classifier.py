@@ -61,7 +61,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         sample loses between none and twice this. Take 0 if neither training nor new samples
         have holes.
     n_epochs : int, optional
-        Passes over the data. By default as many as make 600 mini-batches, at least 10.
+        Passes over the data. By default as many as make 600 mini-batches, at least 10, but not
+        more than make 20,000.
     batch_size : int
         Samples in a mini-batch.
     learning_rate : float, optional

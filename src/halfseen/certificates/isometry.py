@@ -1,0 +1,77 @@
+"""How far a dictionary is from keeping the norms of sparse codes: the constant δ_K.
+
+δ_K is the smallest number with (1 − δ_K)·‖s‖² ≤ ‖s·D‖² ≤ (1 + δ_K)·‖s‖² for all codes s with K
+non-zeros. To find it exactly is a search over all supports.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+_MOST_SUPPORTS = 2_000_000
+_AT_ONCE = 20_000
+
+
+def isometry_by_coherence(dictionary: Tensor, sparsity: int) -> float:
+    """Return an upper bound of δ_K, from norms and inner products of atoms (Gershgorin).
+
+    Parameters
+    ----------
+    dictionary : Tensor of shape (n_atoms, n_features)
+        Atoms need not have norm 1: those that are cut to the missing features do not.
+    sparsity : int
+        K.
+    """
+    _check(dictionary, sparsity)
+    gram = dictionary @ dictionary.T
+    norms = gram.diagonal()
+    between = (gram - norms.diag()).abs()
+    closest = between.topk(min(sparsity - 1, len(gram)), dim=1).values.sum(1)
+    return ((norms - 1).abs() + closest).max().item()
+
+
+def isometry_exactly(dictionary: Tensor, sparsity: int) -> float:
+    """Return δ_K by a search over all supports, of which there may be two million."""
+    _check(dictionary, sparsity)
+    n_supports = math.comb(len(dictionary), sparsity)
+    if n_supports > _MOST_SUPPORTS:
+        raise ValueError(
+            f"there are {n_supports:,} supports of {sparsity} of {len(dictionary)} atoms; up to "
+            f"{_MOST_SUPPORTS:,} are searched. Take isometry_by_coherence for an upper bound."
+        )
+    supports = itertools.combinations(range(len(dictionary)), sparsity)
+    worst = 0.0
+    while some := list(itertools.islice(supports, _AT_ONCE)):
+        worst = max(worst, _of_supports(dictionary, torch.tensor(some)))
+    return worst
+
+
+def isometry_by_sampling(
+    dictionary: Tensor, sparsity: int, *, n_supports: int = 10_000, random_state: int = 0
+) -> float:
+    """Return a lower bound of δ_K, from random supports: never use it to certify."""
+    _check(dictionary, sparsity)
+    generator = torch.Generator().manual_seed(random_state)
+    worst = 0.0
+    for start in range(0, n_supports, _AT_ONCE):
+        n_drawn = min(_AT_ONCE, n_supports - start)
+        draws = torch.rand(n_drawn, len(dictionary), generator=generator)
+        worst = max(worst, _of_supports(dictionary, draws.topk(sparsity, dim=1).indices))
+    return worst
+
+
+def _of_supports(dictionary: Tensor, supports: Tensor) -> float:
+    atoms = dictionary[supports]
+    values = torch.linalg.eigvalsh(atoms @ atoms.mT)
+    return max(1 - values[:, 0].min().item(), values[:, -1].max().item() - 1, 0.0)
+
+
+def _check(dictionary: Tensor, sparsity: int) -> None:
+    if not 1 <= sparsity <= len(dictionary):
+        raise ValueError(
+            f"sparsity must be from 1 to the number of atoms, {len(dictionary)}; got {sparsity}."
+        )
