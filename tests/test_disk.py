@@ -244,10 +244,11 @@ PEAK = """
 import os, sys
 import numpy as np
 from halfseen import SparseCodingClassifier
-from halfseen.disk import MappedRows
+from halfseen.nn import SparseCompletion
+SparseCompletion.learn_from.__kwdefaults__["n_steps"] = 20  # it is not about that
 X, training = np.load(sys.argv[1], mmap_mode="r"), sys.argv[2]
 y = np.arange(len(X)) % 3
-settings = {"n_atoms": 200 if training == "joint" else 16, "n_epochs": 1, "batch_size": 1000}
+settings = {"n_atoms": 64 if training == "joint" else 16, "n_epochs": 1, "batch_size": 1000}
 clf = SparseCodingClassifier(training=training, random_state=0, **settings)
 clf.fit(np.array(X[:600]), y[:600])  # what compilers and libraries take is not meant
 import halfseen.disk
