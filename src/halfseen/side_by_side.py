@@ -55,9 +55,7 @@ def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object
                 f"networks side by side must be named ones, {', '.join(map(repr, NAMED))}; got "
                 f"{clf.network!r}. Call fit() for others."
             )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+    with torch.inference_mode(False), torch.enable_grad():
         begun = [_begin(*job) for job in jobs]
         histories: list = [None] * len(jobs)
         going = set(range(len(jobs)))
