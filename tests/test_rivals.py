@@ -244,9 +244,9 @@ def test_dropout_at_the_input_is_for_training_alone():
     plain = rivals.complete_data("logistic", 0.0, n_epochs=3, random_state=0).fit(X, y)
     assert clf.history_[-1]["J0"] != plain.history_[-1]["J0"]
     np.testing.assert_array_equal(clf.predict_proba(X), clf.predict_proba(X))
-    weights = clf.module_.network[1].weight.detach().numpy()
+    weights = clf.module_.network[1].weight.detach().cpu().numpy()
     scores = StandardScaler().fit_transform(X) @ weights.T
-    scores += clf.module_.network[1].bias.detach().numpy()
+    scores += clf.module_.network[1].bias.detach().cpu().numpy()
     np.testing.assert_allclose(clf.decision_function(X), scores[:, 1] - scores[:, 0])
     for dropout in (1.0, -0.1, "x"):
         with pytest.raises(ValueError, match="dropout must be from 0 to below 1"):

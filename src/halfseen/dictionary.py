@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from halfseen.coding import MaskedLasso, Solver, make_solver
-from halfseen.recording import Recorded
+from halfseen.recording import Recorder
 from halfseen.solvers.fista import FixedSteps
 
 _FIRST_ALPHA = 6.0  # in units of the final alpha
@@ -154,12 +154,12 @@ def _learn_recorded(
         idle.copy_(new.idle)
         return length
 
-    recorded = Recorded(take_step)
+    recorder = Recorder()
     for batch in batches:
         now, step_length = _schedule(n_steps, alpha, horizon)
         price.fill_(now)
         length.fill_(step_length)
-        recorded(batch)
+        recorder(take_step, batch)
         n_steps += 1
     return DictionaryState(dictionary, curvature, idle, n_steps)
 

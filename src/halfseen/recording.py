@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,53 +12,81 @@ from torch import Tensor
 _EAGER_STEPS = 3  # with each number of rows, before they are recorded: buffers settle
 
 
-class Recorded:
-    """A step that runs as written a few times and is then replayed.
+class Recorder:
+    """Runs a step as written a few times, then records and replays it.
 
     Parameters
     ----------
-    step : callable
-        Takes row numbers, a tensor on a GPU, and returns a tensor. It may write to tensors
-        that exist before it, such as weights, and must do the same work in every call.
     generator : torch.Generator, optional
         That the step draws from, beside torch's own.
     """
 
-    def __init__(
-        self, step: Callable[[Tensor], Tensor], generator: torch.Generator | None = None
-    ) -> None:
-        self._step = step
+    def __init__(self, generator: torch.Generator | None = None) -> None:
         self._generator = generator
+        # What is recorded must not have met the default stream first. A stream of its own also
+        # keeps scratch memory of libraries apart from that of other steps that run at once.
+        current = torch.cuda.current_stream()
+        on_default = current == torch.cuda.default_stream()
+        self._stream = torch.cuda.Stream() if on_default else current
         self._n_eager: dict[int, int] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Take the step with some rows; the result is overwritten by the next call."""
+    def __call__(self, step: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        """Take a step with some rows.
+
+        Parameters
+        ----------
+        step : callable
+            Takes row numbers, a tensor on a GPU, and returns a tensor. It may write to tensors
+            that exist before it, such as weights, and must do the same work in every call. The
+            same in all calls; not kept here, since its owner keeps the recorder.
+        rows : Tensor
+            On that GPU.
+
+        Returns
+        -------
+        result : Tensor
+            Overwritten by the next call.
+        """
         n_rows = len(rows)
         if n_rows not in self._recorded:
             n_eager = self._n_eager.get(n_rows, 0)
             if n_eager < _EAGER_STEPS:
                 self._n_eager[n_rows] = n_eager + 1
-                return self._on_side_stream(rows)
-            self._recorded[n_rows] = self._record(rows)
+                return self._as_written(step, rows)
+            self._recorded[n_rows] = self._record(step, rows)
         graph, place, result = self._recorded[n_rows]
         place.copy_(rows)
         graph.replay()
         return result
 
-    def _on_side_stream(self, rows: Tensor) -> Tensor:
-        # What is recorded later must not have met the default stream first.
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            result = self._step(rows)
-        torch.cuda.current_stream().wait_stream(stream)
+    def _as_written(self, step: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            result = step(rows)
+        torch.cuda.current_stream().wait_stream(self._stream)
         return result
 
-    def _record(self, rows: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+    def _record(
+        self, step: Callable[[Tensor], Tensor], rows: Tensor
+    ) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         graph, place = torch.cuda.CUDAGraph(), rows.clone()
         if self._generator is not None:
             graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph):
-            result = self._step(place)
+        # Other threads may go on using the GPU meanwhile.
+        recording = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
+        with _no_collection(), recording:
+            result = step(place)
         return graph, place, result
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector still: an old recording must not be freed during a new one."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.disk import DiskRows
-from halfseen.recording import Recorded
+from halfseen.recording import Recorder
 from halfseen.team import Team
 from halfseen.training.samples import Samples, StoredSamples
 
@@ -86,8 +86,8 @@ class Trainer(ABC):
         self._part: _Part | None = None
         self.optimiser = self.make_optimiser()
         self._rates = [float(group["lr"]) for group in self.optimiser.param_groups]
-        self._take_step: Callable[[Tensor], Tensor] = self._summed_step
         self._recording = False
+        self._recorder: Recorder | None = None
         self.n_steps = 0
 
     @property
@@ -145,15 +145,14 @@ class Trainer(ABC):
         """Do what `epoch` does, and pause after every step."""
         self.network.train()
         if self._recording and self._can_record():
-            self._take_step = Recorded(self._summed_step, self.generator)
-            self._recording = False
+            self._recorder = self._recorder or Recorder(self.generator)
         order = torch.randperm(
             self.n_samples, generator=self.generator, device=self.generator.device
         )
         total = torch.zeros((), device=self.device)
         for batch in order.tensor_split(self.n_batches):
             self.set_rates()
-            total = total + self._take_step(batch)
+            total = total + self._taken_step(batch)
             self.n_steps += 1
             yield
         self.team.add_up([total])
@@ -184,6 +183,11 @@ class Trainer(ABC):
                 group["lr"].fill_(rate * one_cycle(done))
             else:
                 group["lr"] = rate * one_cycle(done)
+
+    def _taken_step(self, batch: Tensor) -> Tensor:
+        if self._recorder is None:
+            return self._summed_step(batch)
+        return self._recorder(self._summed_step, batch)
 
     def _summed_step(self, batch: Tensor) -> Tensor:
         rows = batch if self.team.alone else self._own_rows(batch)
