@@ -14,15 +14,17 @@ from torch import Tensor
 from halfseen import classifier_file
 from halfseen.boundary import check_finite, checked_codes, choose_device
 from halfseen.disk import MappedRows, entries_at_once, slices
+from halfseen.hole_questions import HoleQuestions
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
-from halfseen.scoring import ScoringClassifier
 from halfseen.sparse_fitting import Fitted, Model, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
 
+_AT_ONCE = 1024  # samples that a network sees
 
-class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScoringClassifier):
+
+class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, HoleQuestions):
     """Classify samples with holes by a network, a dictionary and sparse codes learned together.
 
     Nothing is filled in before learning. A sample is approximated on its observed features by
@@ -91,6 +93,11 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         One record per epoch: J0, J1, J2, share of non-zero codes, accuracy, seconds.
     n_iter_ : int
         Epochs trained.
+    feature_range_ : ndarray of shape (2, *sample_shape)
+        The smallest and the largest value of each feature that was observed in training.
+    completion_error_ : ndarray of shape sample_shape
+        How far completed values of each feature are off (root mean square), measured on
+        training samples with a quarter of their observed entries hidden.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If X had column names.
@@ -258,6 +265,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.module_ = fitted.module
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)
+        self.feature_range_ = np.stack([fitted.background.low, fitted.background.high])
+        self.completion_error_ = fitted.background.completion_error
         return self
 
     @property
@@ -275,6 +284,15 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             with torch.no_grad():
                 parts.append(module.network(seen).double().cpu().numpy())
         return np.concatenate(parts)
+
+    def _scores_of_complete(self, values: np.ndarray) -> np.ndarray:
+        module = self._module()
+        if module.completion.output != "completed":
+            return self._scores(values)
+        X = torch.from_numpy(values).to(module.completion.atoms)
+        with torch.no_grad():
+            parts = [module.network(module.standardise(part)) for part in X.split(_AT_ONCE)]
+        return torch.cat(parts).double().cpu().numpy()
 
     def _completions(self, values: np.ndarray | MappedRows) -> Iterator[tuple[slice, Completion]]:
         """Complete samples in parts that fit into memory: which samples, and the result."""

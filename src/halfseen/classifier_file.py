@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from halfseen import storage
+from halfseen.background import Background
 from halfseen.boundary import plain
 from halfseen.sparse_fitting import Fitted, make_module
 from halfseen.tilings import Channels, Patches, Tiling, Whole
@@ -52,6 +53,11 @@ def save(classifier, path: str | os.PathLike) -> None:
         "dtype": str(module.completion.atoms.dtype).removeprefix("torch."),
         "test_steps": _test_steps(module.completion),
         "history": classifier.history_,
+        "background": {
+            "low": torch.from_numpy(classifier.feature_range_[0]),
+            "high": torch.from_numpy(classifier.feature_range_[1]),
+            "completion_error": torch.from_numpy(classifier.completion_error_),
+        },
         "weights": module.state_dict(),
     }
     storage.write(path, _KIND, tree)
@@ -89,7 +95,8 @@ def load(cls, path: str | os.PathLike, network, device):
         classifier.n_features_in_ = tree["n_features_in"]
         if tree["feature_names_in"]:
             classifier.feature_names_in_ = np.array(tree["feature_names_in"], dtype=object)
-        return classifier._adopt(Fitted(module.eval(), tree["history"]))
+        background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
+        return classifier._adopt(Fitted(module.eval(), tree["history"], background))
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{str(path)!r} does not hold a whole classifier: {error}") from error
 

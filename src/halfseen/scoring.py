@@ -16,6 +16,12 @@ from halfseen.boundary import checked_rows, checked_samples, named
 from halfseen.parquet import column, features_of, is_dataset
 
 
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Return the probabilities that scores of shape (n_samples, n_classes) stand for."""
+    odds = np.exp(scores - scores.max(1, keepdims=True))
+    return odds / odds.sum(1, keepdims=True)
+
+
 class ScoringClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of samples with holes that gives every class a score."""
 
@@ -44,9 +50,7 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_samples, n_classes)."""
-        scores = self._scores(self._checked_new(X))
-        odds = np.exp(scores - scores.max(1, keepdims=True))
-        return odds / odds.sum(1, keepdims=True)
+        return probabilities(self._scores(self._checked_new(X)))
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample, shape (n_samples,)."""

@@ -12,7 +12,7 @@ from halfseen.boundary import choose_device, seed_from
 from halfseen.fitting import training_mode
 from halfseen.learned_data import distinct_data
 from halfseen.networks import NAMED
-from halfseen.sparse_fitting import Fitted, check_settings, set_up
+from halfseen.sparse_fitting import check_settings, set_up
 from halfseen.team import Team
 from halfseen.training.loop import run_by_steps
 
@@ -71,16 +71,15 @@ def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object
     for stream, _, _, _ in begun:
         if stream is not None:
             torch.cuda.current_stream(stream.device).wait_stream(stream)
-    for (clf, X, _), (_, module, (values, classes), _), history in zip(
-        jobs, begun, histories, strict=True
-    ):
-        clf._remember(X, values, classes)
-        clf._adopt(Fitted(module.eval(), history))
+    ends = [finish(history) for (_, finish, _, _), history in zip(begun, histories, strict=True)]
+    for (clf, X, _), (_, _, learned, _), fitted in zip(jobs, begun, ends, strict=True):
+        clf._remember(X, *learned)
+        clf._adopt(fitted)
     return [clf for clf, _, _ in jobs]
 
 
 def _begin(clf, X, y):
-    """Return a stream, the module, what to remember of the data, and the steps to come."""
+    """Return a stream, how to finish, what to remember of the data, and the steps to come."""
     values, labels, classes = clf._checked_training(X, y)
     device, seed = choose_device(clf.device), seed_from(clf.random_state)
     data, _ = distinct_data(clf, values, labels, classes, None, device, Team())
@@ -88,7 +87,7 @@ def _begin(clf, X, y):
     with training_mode(seed, device), _on(stream):
         setup = set_up(clf, data, device, seed)
     steps = run_by_steps(setup.trainer, validation=setup.validation, prepare=setup.prepare)
-    return stream, setup.module, (values, classes), steps
+    return stream, setup.fitted, (values, classes), steps
 
 
 def _on(stream) -> contextlib.AbstractContextManager:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen import storage
+from halfseen.background import Background, learn_background
 from halfseen.boundary import check_finite, check_squares, choose_device, plain, seed_from
 from halfseen.fitting import (
     check_training_settings,
@@ -30,6 +31,7 @@ from halfseen.fitting import (
     training_mode,
 )
 from halfseen.learned_data import Data, distinct_data, shared_moments
+from halfseen.moments import ObservedMoments
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
 from halfseen.objective import alpha_of_counts
@@ -65,6 +67,7 @@ class Fitted:
 
     module: Model
     history: list[dict]
+    background: Background
 
 
 def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint) -> Fitted:
@@ -102,17 +105,18 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
                 prepare=setup.prepare,
                 report=report,
             )
-    return Fitted(setup.module.eval(), history)
+    return setup.fitted(history)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A training that is ready to run: `prepare` first, then the trainer's epochs."""
+    """A training that is ready: `prepare` first, then the epochs, `fitted` with their records."""
 
     module: Model
     trainer: Trainer
     validation: Samples | StoredSamples | None
     prepare: Callable[[], object]
+    fitted: Callable[[list[dict]], Fitted]
 
 
 def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _ALONE) -> Setup:
@@ -122,7 +126,8 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
         raise ValueError(
             f"{team.size} processes cannot share {len(kept)} distinct samples; start fewer."
         )
-    module = _module_for(settings, data, len(kept), device, team)
+    moments = shared_moments(data.values, device, team)
+    module = _module_for(settings, data, moments, len(kept), device)
     mean_weight = data.weight[kept].mean()
     everything: Samples | StoredSamples = StoredSamples(
         data.values,
@@ -151,7 +156,11 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
             _learn_first_dictionary(module.completion, everything, seed, team)
         team.follow_first([*module.parameters(), *module.buffers()])
 
-    return Setup(module, trainer, validation if len(held_out) else None, prepare)
+    def fitted(history: list[dict]) -> Fitted:
+        parts = module.eval().standardise, module.completion
+        return Fitted(module, history, learn_background(*parts, everything, moments, seed))
+
+    return Setup(module, trainer, validation if len(held_out) else None, prepare, fitted)
 
 
 def _learn_first_dictionary(
@@ -245,9 +254,10 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
     return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
 
 
-def _module_for(settings, data: Data, n_kept: int, device: torch.device, team: Team) -> Model:
+def _module_for(
+    settings, data: Data, moments: ObservedMoments, n_kept: int, device: torch.device
+) -> Model:
     """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    moments = shared_moments(data.values, device, team)
     centre, scale = centre_and_scale(moments)
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are

@@ -1,5 +1,6 @@
 """When holes cannot change the answer."""
 
+from halfseen.certificates.certify import Certificate
 from halfseen.certificates.conditions import (
     Condition,
     multilayer,
@@ -14,6 +15,7 @@ from halfseen.certificates.isometry import (
 )
 
 __all__ = [
+    "Certificate",
     "Condition",
     "isometry_by_coherence",
     "isometry_by_sampling",

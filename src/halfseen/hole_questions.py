@@ -1,0 +1,224 @@
+"""What a fitted classifier can say about the holes in new samples."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfseen.boundary import finite_floats, seed_from
+from halfseen.certificates.bounds import check_supported
+from halfseen.certificates.certify import Certificate, certify_ranges
+from halfseen.disk import slices
+from halfseen.fitting import is_whole
+from halfseen.scoring import ScoringClassifier, probabilities
+from halfseen.sparse_fitting import Model
+
+_SAMPLES_AT_ONCE = 256
+_ENTRIES_AT_ONCE = 2**22
+
+
+class Measurements(NamedTuple):
+    """Which missing features to measure next, the best first.
+
+    Attributes
+    ----------
+    feature : int ndarray of shape (n_samples, n_best)
+        Places of the features in a sample that is written as one row; -1 where a sample has
+        fewer holes.
+    gain : ndarray of the same shape
+        Expected change of the class probabilities, from 0 to 1 (half the sum of absolute
+        differences); NaN where a sample has fewer holes.
+    """
+
+    feature: np.ndarray
+    gain: np.ndarray
+
+
+class HoleQuestions(ScoringClassifier):
+    """Questions to a classifier that completes samples: `SparseCodingClassifier`."""
+
+    feature_range_: np.ndarray
+    completion_error_: np.ndarray
+
+    @abstractmethod
+    def impute(self, X) -> np.ndarray:
+        """Return completed samples."""
+
+    @abstractmethod
+    def _module(self) -> Model:
+        """Return the model on the device to compute on."""
+
+    @abstractmethod
+    def _scores_of_complete(self, values: np.ndarray) -> np.ndarray:
+        """Return what `_scores` does, for samples without holes."""
+
+    def certify(self, X, bounds=None) -> Certificate:
+        """Say for each sample whether any values of its missing features change its class.
+
+        Exact for a linear network. For others bounds are carried through the layers, which may
+        fail to certify a sample, but do not certify wrongly.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+            NaN marks a hole.
+        bounds : pair (low, high), optional
+            Ranges of the missing features, in the units of X: numbers, or arrays of the shape
+            of a sample or of X. By default what was observed in training, ``feature_range_``.
+
+        Returns
+        -------
+        certificate : halfseen.certificates.Certificate
+            ``certain``, ``possible`` classes, ``margin``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from halfseen import SparseCodingClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = SparseCodingClassifier(n_epochs=30, random_state=0).fit(X, y)
+        >>> X[:, 1] = np.nan
+        >>> found = clf.certify(X)
+        >>> clf.classes_[found.possible[0]]
+        array([0])
+        """
+        values = self._checked_new(X)
+        module = self._module()
+        if module.completion.output != "completed":
+            raise ValueError(
+                "certify() needs network_input='completed': with 'reconstruction' a sample is "
+                "coded even when nothing is missing, and codes have no bounds here."
+            )
+        network = copy.deepcopy(module.network).double().eval()
+        check_supported(network)
+        scale = copy.deepcopy(module.standardise).double()
+        ends = self._ranges(bounds, len(values))
+        parts = []
+        for some in slices(len(values), _SAMPLES_AT_ONCE):
+            given = np.array(values[some])
+            label = torch.from_numpy(self._scores(given).argmax(1)).to(scale.centre.device)
+            known = scale(torch.from_numpy(given).to(scale.centre))
+            low, high = (
+                torch.where(known.isnan(), scale(end[some].to(scale.centre)), known) for end in ends
+            )
+            parts.append(certify_ranges(network, low, high, label))
+        return Certificate.joined(parts)
+
+    def completion_proba(self, X, n_draws: int = 100, random_state=0) -> np.ndarray:
+        """Return how often each class is predicted when the holes are filled with plausible values.
+
+        Plausible are the completed values, each plus an error as large as those that completing
+        was measured to make (``completion_error_``). This says how likely it is that the class
+        would stay if everything were measured; it is cheap and, unlike `certify`, no proof.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+        n_draws : int
+            Fillings of each sample.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        share : ndarray of shape (n_samples, n_classes)
+        """
+        values = self._checked_new(X)
+        if not is_whole(n_draws):
+            raise ValueError(f"n_draws must be a whole number ≥ 1; got {n_draws!r}.")
+        random = np.random.default_rng(seed_from(random_state))
+        share = np.zeros((len(values), len(self.classes_)))
+        for some in slices(len(values), _SAMPLES_AT_ONCE):
+            given = np.array(values[some])
+            completed, holes = self.impute(given), np.isnan(given)
+            n_draws_left = n_draws
+            while n_draws_left:
+                n_now = min(n_draws_left, max(1, _ENTRIES_AT_ONCE // given.size))
+                errors = random.standard_normal((n_now, *given.shape)) * self.completion_error_
+                drawn = (completed + np.where(holes, errors, 0)).astype(given.dtype)
+                label = self._scores_of_complete(drawn.reshape(-1, *given.shape[1:])).argmax(1)
+                for each in label.reshape(n_now, len(given)):
+                    share[some][np.arange(len(given)), each] += 1 / n_draws
+                n_draws_left -= n_now
+        return share
+
+    def what_to_measure(self, X, n_best: int = 5) -> Measurements:
+        """Return which missing features of each sample are most worth measuring next.
+
+        Each missing feature in turn is taken as measured, with a value above and one below its
+        completion by ``completion_error_``; the sample is completed anew, and the change of the
+        class probabilities is the gain, in the mean over both.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features) or (n_samples, *sample_shape)
+            NaN marks a hole. The work grows with the number of holes.
+        n_best : int
+            Features to name for each sample.
+
+        Returns
+        -------
+        measurements : Measurements
+            ``feature`` and ``gain``, best first. For a table,
+            ``clf.feature_names_in_[feature]`` has the names.
+        """
+        values = self._checked_new(X)
+        if not is_whole(n_best):
+            raise ValueError(f"n_best must be a whole number ≥ 1; got {n_best!r}.")
+        n_best = min(int(n_best), math.prod(self._sample_shape))
+        feature, gain = np.empty((2, len(values), n_best))
+        for some in slices(len(values), _SAMPLES_AT_ONCE):
+            worth = self._worth(np.array(values[some]))
+            best = np.argsort(-worth, axis=1, kind="stable")[:, :n_best]
+            found = np.take_along_axis(worth, best, axis=1)
+            feature[some] = np.where(found < 0, -1, best)
+            gain[some] = np.where(found < 0, np.nan, found)
+        return Measurements(feature.astype(np.int64), gain)
+
+    def _worth(self, given: np.ndarray) -> np.ndarray:
+        """Return the gain of every feature, (n_samples, n_features); -1 where it is known."""
+        rows, error = given.reshape(len(given), -1), self.completion_error_.reshape(-1)
+        completed = self.impute(given).reshape(rows.shape)
+        now = probabilities(self._scores(given))
+        worth = np.full(rows.shape, -1.0)
+        sample, place = np.nonzero(np.isnan(rows))
+        for some in slices(len(sample), _ENTRIES_AT_ONCE // rows.shape[1]):
+            row, hole = sample[some], place[some]
+            change = np.zeros(len(row))
+            for sign in (-1, 1):
+                tried = rows[row]
+                tried[np.arange(len(row)), hole] = completed[row, hole] + sign * error[hole]
+                then = probabilities(self._scores(tried.reshape(-1, *given.shape[1:])))
+                change += np.abs(then - now[row]).sum(1) / 4
+            worth[row, hole] = change
+        return worth
+
+    def _ranges(self, bounds, n_samples: int) -> list[Tensor]:
+        """Return the ends of the ranges as tensors of shape (n_samples, *sample_shape)."""
+        pair = self.feature_range_ if bounds is None else bounds
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(f"bounds must be a pair (low, high); got {pair!r}.")
+        ends = []
+        for end, name in zip(pair, ("low", "high"), strict=True):
+            end = finite_floats(end, f"bounds: {name}").double().cpu()
+            try:
+                ends.append(end.expand(n_samples, *self._sample_shape))
+            except RuntimeError as error:
+                raise ValueError(
+                    f"bounds: {name} must be a number or of the shape of a sample, "
+                    f"{self._sample_shape}, or of X; got shape {tuple(end.shape)}."
+                ) from error
+        wrong = ends[0] > ends[1]
+        if wrong.any():
+            place = tuple(wrong.nonzero()[0].tolist())
+            raise ValueError(
+                f"bounds: low must not be above high; got {ends[0][place]:g} and "
+                f"{ends[1][place]:g} at {place}."
+            )
+        return ends
