@@ -119,9 +119,8 @@ def read(path: Path) -> list[dict]:
 
 def show(path: Path, plot: Path | None) -> None:
     rows = read(path)
-    print(
-        "| network | missing | same class, all | any | near | plausible |\n|---|---|---|---|---|---|"
-    )
+    print("| network | missing | same class, all | any | near | plausible |")
+    print("|---|---|---|---|---|---|")
     coverage = [row for row in rows if row["experiment"] == "coverage"]
     for network in NETWORKS:
         for rate in RATES:

@@ -309,3 +309,18 @@ def test_answers_survive_a_file(digits, tmp_path):
     np.testing.assert_array_equal(again.certify(X).margin, clf.certify(X).margin)
     np.testing.assert_array_equal(again.what_to_measure(X).gain, clf.what_to_measure(X).gain)
     np.testing.assert_array_equal(again.completion_proba(X), clf.completion_proba(X))
+
+
+def test_frames_keep_their_names():
+    data = load_breast_cancer(as_frame=True)
+    X = ampute(data.data, "random", 0.1, random_state=0)
+    clf = SparseCodingClassifier(random_state=0, n_epochs=5).fit(X, data.target)
+    some = X.iloc[:40]
+    assert clf.certify(some).certain.any()
+    assert clf.completion_proba(some).shape == (40, 2)
+    feature, gain = clf.what_to_measure(some, n_best=2)
+    for i in np.flatnonzero(some.isna().sum(axis=1) >= 2):
+        assert some.iloc[i][clf.feature_names_in_[feature[i]]].isna().all()
+    assert (np.nan_to_num(gain) <= 1).all()
+    with pytest.raises(ValueError, match="feature names"):
+        clf.certify(some.rename(columns={"mean radius": "x"}))

@@ -221,14 +221,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def impute(self, X) -> np.ndarray:
         """Return completed samples: observed values as they are, holes filled."""
-        values = self._checked_new(X)
-        completed = np.empty(values.shape, values.dtype)
-        standardise = self._module().standardise
-        for some, completion in self._completions(values):
-            given = values[some]
-            filled = standardise.inverse(completion.reconstruction).cpu().numpy()
-            completed[some] = np.where(np.isnan(given), filled, given)
-        return completed
+        return self._completed(self._checked_new(X))
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted classifier to one file without code in it, whole or not at all."""
@@ -284,6 +277,15 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             with torch.no_grad():
                 parts.append(module.network(seen).double().cpu().numpy())
         return np.concatenate(parts)
+
+    def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
+        completed = np.empty(values.shape, values.dtype)
+        standardise = self._module().standardise
+        for some, completion in self._completions(values):
+            given = values[some]
+            filled = standardise.inverse(completion.reconstruction).cpu().numpy()
+            completed[some] = np.where(np.isnan(given), filled, given)
+        return completed
 
     def _scores_of_complete(self, values: np.ndarray) -> np.ndarray:
         module = self._module()

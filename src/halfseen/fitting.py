@@ -24,6 +24,7 @@ _SMALL = 2**22  # multiplications a step, below which torch is faster on one thr
 _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
 _USUAL_EPOCHS = 10
+_USUAL_DECAY = 1e-3
 
 
 @contextlib.contextmanager
@@ -100,6 +101,13 @@ def learning_rate(settings) -> float:
     if settings.learning_rate is not None:
         return settings.learning_rate
     return 0.01 if settings.network in ("logistic", "mlp") else 0.002
+
+
+def weight_decay(settings) -> float:
+    """Return the weight decay of the network: strong for our convolutions, which overfit."""
+    if not isinstance(settings.network, str):
+        return _USUAL_DECAY
+    return {"cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.05}.get(settings.network, _USUAL_DECAY)
 
 
 def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:

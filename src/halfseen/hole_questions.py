@@ -47,8 +47,8 @@ class HoleQuestions(ScoringClassifier):
     completion_error_: np.ndarray
 
     @abstractmethod
-    def impute(self, X) -> np.ndarray:
-        """Return completed samples."""
+    def _completed(self, values: np.ndarray) -> np.ndarray:
+        """Return checked samples with their holes filled."""
 
     @abstractmethod
     def _module(self) -> Model:
@@ -136,7 +136,7 @@ class HoleQuestions(ScoringClassifier):
         share = np.zeros((len(values), len(self.classes_)))
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             given = np.array(values[some])
-            completed, holes = self.impute(given), np.isnan(given)
+            completed, holes = self._completed(given), np.isnan(given)
             n_draws_left = n_draws
             while n_draws_left:
                 n_now = min(n_draws_left, max(1, _ENTRIES_AT_ONCE // given.size))
@@ -184,7 +184,7 @@ class HoleQuestions(ScoringClassifier):
     def _worth(self, given: np.ndarray) -> np.ndarray:
         """Return the gain of every feature, (n_samples, n_features); -1 where it is known."""
         rows, error = given.reshape(len(given), -1), self.completion_error_.reshape(-1)
-        completed = self.impute(given).reshape(rows.shape)
+        completed = self._completed(given).reshape(rows.shape)
         now = probabilities(self._scores(given))
         worth = np.full(rows.shape, -1.0)
         sample, place = np.nonzero(np.isnan(rows))

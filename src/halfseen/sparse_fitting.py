@@ -29,6 +29,7 @@ from halfseen.fitting import (
     require,
     split_for_validation,
     training_mode,
+    weight_decay,
 )
 from halfseen.learned_data import Data, distinct_data, shared_moments
 from halfseen.moments import ObservedMoments
@@ -296,6 +297,7 @@ def _make_trainer(
         lambda_l1=module.completion.lambda_l1,
         label_weight=settings.label_weight,
         hide=settings.hide,
+        weight_decay=weight_decay(settings),
         half=published(settings) is None and learns_in_half(settings, generator.device),
     )
     parts = module.completion, module.network, samples, plan, generator, team

@@ -18,6 +18,7 @@ from halfseen.fitting import (
     require,
     split_for_validation,
     training_mode,
+    weight_decay,
 )
 from halfseen.moments import ObservedMoments
 from halfseen.networks import NetworkSpec
@@ -103,12 +104,11 @@ class NetworkRival(ScoringClassifier):
                 validation = _samples(filled, values, labels, held_out).to(device, dtype)
             network = fresh._make_network(samples, len(classes), seed).to(device, dtype)
             n_epochs = epochs(self, len(samples))
-            trainer = Plain(
-                network,
-                samples,
-                Plan(n_epochs, self.batch_size, learning_rate(self), self.hide),
-                torch.Generator(device).manual_seed(seed),
+            plan = Plan(
+                n_epochs, self.batch_size, learning_rate(self), self.hide, weight_decay(self)
             )
+            generator = torch.Generator(device).manual_seed(seed)
+            trainer = Plain(network, samples, plan, generator)
             if isinstance(self.network, str):  # ours do the same work in every step
                 trainer.record_steps()
             with (

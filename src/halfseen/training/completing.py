@@ -70,12 +70,12 @@ class CodingTrainer(Trainer):
         return reconstruction
 
 
-def adam_with_atoms(network: nn.Module, rate: float, atoms: Tensor) -> torch.optim.Optimizer:
+def adam_with_atoms(network: nn.Module, plan: Plan, atoms: Tensor) -> torch.optim.Optimizer:
     """Return one optimiser for network and atoms.
 
     Entries of an atom are about 1/√n_features large and move in proportion.
     """
-    return adam(network, rate, [(atoms, _ATOM_RATE / atoms.shape[1] ** 0.5)])
+    return adam(network, plan, [(atoms, _ATOM_RATE / atoms.shape[1] ** 0.5)])
 
 
 def outcome(

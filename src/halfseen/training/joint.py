@@ -47,7 +47,7 @@ class Joint(CodingTrainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
-        return adam_with_atoms(self.network, self.plan.learning_rate, self.completion.atoms)
+        return adam_with_atoms(self.network, self.plan, self.completion.atoms)
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Move the codes of a batch, then dictionary and network."""

@@ -43,7 +43,7 @@ class Plain(Trainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network."""
-        return adam(self._seeing, self.plan.learning_rate, self._seeing.own_rates())
+        return adam(self._seeing, self.plan, self._seeing.own_rates())
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Learn from one batch."""

@@ -34,7 +34,7 @@ class TaskDriven(CodingTrainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return one optimiser for network and atoms."""
-        return adam_with_atoms(self.network, self.plan.learning_rate, self.completion.atoms)
+        return adam_with_atoms(self.network, self.plan, self.completion.atoms)
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
         """Hide some more entries, code what is left, learn from the result."""
@@ -59,7 +59,7 @@ class Sequential(CodingTrainer):
 
     def make_optimiser(self) -> torch.optim.Optimizer:
         """Return the optimiser of the network alone."""
-        return adam(self.network, self.plan.learning_rate)
+        return adam(self.network, self.plan)
 
     def stored(self) -> list[Tensor | DiskRows]:
         """Return what the network sees."""

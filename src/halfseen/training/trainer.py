@@ -20,7 +20,6 @@ from halfseen.training.samples import Samples, StoredSamples
 T = TypeVar("T")
 _WARM_UP = 0.1  # share of the steps in which the learning rate rises
 _BETAS = (0.9, 0.99)
-_WEIGHT_DECAY = 1e-3  # of the network
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,7 @@ class Plan:
     batch_size: int
     learning_rate: float
     hide: float = 0.0
+    weight_decay: float = 1e-3
     half: bool = False  # whether the network multiplies in bfloat16 while it learns
 
 
@@ -287,15 +287,15 @@ def finished(work: Generator[None, None, T]) -> T:
 
 
 def adam(
-    network: nn.Module, rate: float, others: Sequence[tuple[Tensor, float]] = ()
+    network: nn.Module, plan: Plan, others: Sequence[tuple[Tensor, float]] = ()
 ) -> torch.optim.Optimizer:
     """Return AdamW for a network.
 
     Parameters
     ----------
     network : Module
-    rate : float
-        Learning rate of its weights.
+    plan : Plan
+        Learning rate and decay of its weights.
     others : pairs of Tensor and float
         Parameters, in the network or beside it, that are no weights of a common layer, and
         their learning rates. They do not decay.
@@ -307,7 +307,9 @@ def adam(
             "the network has no parameters to train, and nothing else is trained here; unfreeze "
             "it, or take SparseCodingClassifier(training='task'), which learns a dictionary."
         )
-    groups: list[dict] = [{"params": weights, "lr": rate, "weight_decay": _WEIGHT_DECAY}]
+    groups: list[dict] = [
+        {"params": weights, "lr": plan.learning_rate, "weight_decay": plan.weight_decay}
+    ]
     groups += [{"params": [other], "lr": own, "weight_decay": 0.0} for other, own in others]
     # On a GPU rate and clock are tensors there, so that a step can be recorded.
     on_gpu = [weight for group in groups for weight in group["params"] if weight.is_cuda]

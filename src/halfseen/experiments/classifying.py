@@ -1,0 +1,67 @@
+"""One cell of a table: train on samples with holes, test on complete and incomplete ones."""
+
+from __future__ import annotations
+
+import functools
+
+from sklearn.base import clone
+
+from halfseen.experiments.data import load, with_holes
+from halfseen.experiments.methods import choices, chosen, settings_of
+from halfseen.experiments.runner import Context
+
+
+def cell(dataset: str, mechanism: str, rate: float, method: str, network: str, seed: int) -> dict:
+    """Return a cell."""
+    return {
+        "dataset": dataset,
+        "mechanism": mechanism,
+        "rate": rate,
+        "method": method,
+        "network": network,
+        "seed": seed,
+    }
+
+
+def run(cell: dict, context: Context) -> dict:
+    """Return accuracies on complete and, if there are holes, incomplete test samples."""
+    data, rate = load(cell["dataset"], context.folder, cell["seed"], context.small), cell["rate"]
+    clf, _ = fitted(cell, context)
+    incomplete = None
+    if rate:
+        test = with_holes(data.X_test, cell["mechanism"], rate, cell["seed"], test=True)
+        incomplete = float(clf.score(test, data.y_test))
+    return {
+        "accuracy_complete": float(clf.score(data.X_test, data.y_test)),
+        "accuracy_incomplete": incomplete,
+        "n_train": len(data.X_train),
+        "n_test": len(data.X_test),
+        "sample_shape": list(data.X_train.shape[1:]),
+        "settings": settings_of(clf),
+    }
+
+
+def fitted(cell: dict, context: Context):
+    """Return the trained classifier of a cell, and the samples with holes it learned from."""
+    places = ("dataset", "mechanism", "rate", "method", "network")
+    clf = clone(_settled(*(cell[name] for name in places), context))
+    holes, y = _training(cell["dataset"], cell["mechanism"], cell["rate"], cell["seed"], context)
+    return clf.set_params(device=context.device, random_state=cell["seed"]).fit(holes, y), holes
+
+
+@functools.cache
+def _settled(
+    dataset: str, mechanism: str, rate: float, method: str, network: str, context: Context
+):
+    """Return a method with its settings, chosen on the training samples of the first seed."""
+    candidates = choices(method, network, dataset, rate, context.small)
+    if len(candidates) == 1:
+        return candidates[0]
+    return chosen(candidates, *_training(dataset, mechanism, rate, 0, context), context.device)
+
+
+def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:
+    data = load(dataset, context.folder, seed, context.small)
+    if rate == 0:
+        return data.X_train, data.y_train
+    return with_holes(data.X_train, mechanism, rate, seed, test=False), data.y_train

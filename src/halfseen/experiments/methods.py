@@ -1,0 +1,127 @@
+"""The compared methods by their names in the tables, and how their settings are chosen.
+
+Settings of image sets were chosen on validation images (docs/experiments.md); on the synthetic
+data every method chooses by validation inside the training set of the first seed. No method sees
+test samples.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import train_test_split
+
+from halfseen import rivals
+from halfseen.classifier import SparseCodingClassifier
+from halfseen.tilings import Channels, Patches, Whole
+
+RIVALS = ("ZF", "MS", "KNN10", "KNN20", "KNN50", "KNN100", "NN-GMM")
+MODERN = ("MU", "mean + indicator", "NeuMiss")
+_VALIDATED = 0.2
+
+# Passes over the data, for all methods alike.
+TRAINING: dict[str, dict] = {
+    "mnist": {"n_epochs": 15, "batch_size": 250},
+    "fashion_mnist": {"n_epochs": 20, "batch_size": 250},
+    "cifar10": {"n_epochs": 12, "batch_size": 250},
+    "digits": {"n_epochs": 4, "batch_size": 100},
+    "synthetic": {},
+}
+# The paper's way: one dictionary for whole images or channels, codes and labels together.
+SIMULTANEOUS: dict[str, dict] = {
+    "mnist": {"tiling": Whole(), "n_atoms": 784},
+    "fashion_mnist": {"tiling": Whole(), "n_atoms": 784},
+    "cifar10": {"tiling": Channels(), "n_atoms": 1024},
+    "digits": {"tiling": Whole(), "n_atoms": 64},
+    "synthetic": {},
+}
+BEST: dict[str, dict] = {
+    "mnist": {"tiling": Patches(14, 2), "n_atoms": 256, "training": "sequential"},
+    "fashion_mnist": {"tiling": Patches(14, 2), "n_atoms": 256, "training": "sequential"},
+    "cifar10": {"tiling": Patches(8, 4), "n_atoms": 256, "training": "sequential"},
+    "digits": {"tiling": Patches(4, 2), "n_atoms": 32, "training": "sequential"},
+    "synthetic": {},
+}
+# The price of a code in "Best", in deviations; and how many features it is shared by.
+ALPHA = {"mnist": (0.15, 784), "fashion_mnist": (0.15, 784), "cifar10": (0.05, 3072)}
+
+
+def choices(method: str, network: str, dataset: str, rate: float, small: bool) -> list:
+    """Return the classifiers, unfitted, that a method may choose from by validation.
+
+    Parameters
+    ----------
+    method : str
+        "Simult.", "Best", "Seq. Sp.", a rival's name, or "dropout 0.25".
+    network, dataset : str
+    rate : float
+        Share of the entries that are missing.
+    small : bool
+        Whether to train shortly, to show that it runs.
+    """
+    kind = dataset.split()[0]
+    training = {**TRAINING[kind], **({"n_epochs": 2} if small else {})}
+    planted = re.search(r"P=(\d+)", dataset)
+    own = {"n_atoms": int(planted.group(1))} if planted else {}
+    if method == "Best" and kind in ALPHA:
+        alpha, n_features = ALPHA[kind]
+        own = {"lambda_l1": 2 * alpha * (1 - rate) * n_features}
+    found = _choices(method, network, kind, training, own)
+    return found[:1] if small else found
+
+
+def chosen(candidates: list, X: np.ndarray, y: np.ndarray, device: str):
+    """Return that candidate, unfitted, which is best on training samples kept apart."""
+    if len(candidates) == 1:
+        return candidates[0]
+    parts = train_test_split(X, y, test_size=_VALIDATED, stratify=y, random_state=0)
+    scores = []
+    for clf in candidates:
+        trial = clone(clf).set_params(device=device, random_state=0)
+        scores.append(trial.fit(parts[0], parts[2]).score(parts[1], parts[3]))
+    return candidates[int(np.argmax(scores))]
+
+
+def settings_of(clf) -> dict:
+    """Return what differs from the defaults, as plain values."""
+    defaults = type(clf)().get_params(deep=False)
+    return {
+        name: value if isinstance(value, int | float | str | bool | None) else repr(value)
+        for name, value in clf.get_params(deep=False).items()
+        if name not in ("device", "random_state", "verbose") and value != defaults[name]
+    }
+
+
+def _choices(method: str, network: str, kind: str, training: dict, own: dict) -> list:
+    """Return the settings that a method may choose from."""
+    if method == "Simult.":
+        paper = {"training": "joint", "network_input": "reconstruction", "label_weight": 1.0}
+        base = {**SIMULTANEOUS[kind], **paper, **training, **own}
+        return [SparseCodingClassifier(network, **{**base, **lam}) for lam in _lambdas(kind)]
+    if method == "Best":
+        base = {**BEST[kind], **training, **own}
+        if kind != "synthetic":
+            return [SparseCodingClassifier(network, **base)]
+        return [
+            SparseCodingClassifier(network, **{**base, "training": way, **lam})
+            for way in ("task", "sequential")
+            for lam in _lambdas(kind)
+        ]
+    if method == "Seq. Sp.":
+        base = {**SIMULTANEOUS[kind], **training, **own}
+        return [rivals.sequential_sparse(network, **{**base, **lam}) for lam in _lambdas(kind)]
+    if method.startswith("dropout"):
+        return [rivals.complete_data(network, float(method.split()[1]), **training)]
+    if method == "KNN":
+        return [rivals.class_knn_fill(network, k, **training) for k in (10, 20, 50, 100)]
+    named = {**rivals.of_the_paper(network, **training), **rivals.usual(network, **training)}
+    if kind != "synthetic":
+        return [named[method]]
+    return [clone(named[method]).set_params(hide=hide) for hide in (0.0, 0.25)]
+
+
+def _lambdas(kind: str) -> list[dict]:
+    """Return prices of the codes: on the synthetic data a half and all of the default."""
+    return [{}, {"lambda_l1": 25.0}] if kind == "synthetic" else [{}]

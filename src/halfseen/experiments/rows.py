@@ -1,0 +1,81 @@
+"""Rows of experiments: one line of JSON each, written whole, found again by their cell."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+CELL = ("dataset", "variant", "mechanism", "rate", "method", "network", "seed")
+_LIBRARIES = ("halfseen", "torch", "numpy", "scikit-learn")
+
+
+def key(cell: dict) -> tuple:
+    """Return what makes a cell the same as another, whichever experiment asked for it."""
+    return tuple(cell[name] for name in CELL)
+
+
+def read(path: Path) -> list[dict]:
+    """Return the rows of a file; none if there is no file.
+
+    A last line that a killed process left unfinished is not a row.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    lines = path.read_text().split("\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line:
+                rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                break
+            raise ValueError(f"line {number} of {str(path)!r} is no row: {error}") from error
+    return rows
+
+
+def read_all(folder: Path, names: Iterable[str]) -> list[dict]:
+    """Return the rows of several experiments."""
+    return [row for name in names for row in read(folder / f"{name}.jsonl")]
+
+
+def append(path: Path, row: dict) -> None:
+    """Add a row to a file; what a killed process left unfinished is cut off first."""
+    with path.open("a+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(0)
+            kept = file.read().rfind(b"\n") + 1
+            file.truncate(kept)
+        file.write((json.dumps(row) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def provenance(device: str) -> dict:
+    """Return where and by what a row was made."""
+    versions = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None  # run from a checkout
+    return {"device": device, "versions": versions, "commit": _commit()}
+
+
+def _commit() -> str | None:
+    """Return the commit of the code; HALFSEEN_COMMIT says it where there is no repository."""
+    if os.environ.get("HALFSEEN_COMMIT"):
+        return os.environ["HALFSEEN_COMMIT"]
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        here = Path(__file__).parent
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

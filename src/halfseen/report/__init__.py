@@ -1,0 +1,1 @@
+"""From rows of experiments to text, figures and one page."""

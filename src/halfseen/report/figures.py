@@ -1,0 +1,183 @@
+"""The paper's figures from rows; matplotlib is loaded when one is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from halfseen.experiments import conditions, synthetic
+from halfseen.experiments.examples import unpacked
+from halfseen.experiments.summary import groups, mean_of, newest, paired_p
+
+_COLOURS = {
+    "Simult.": "tab:red", "Best": "black", "Seq. Sp.": "tab:purple", "ZF": "tab:blue",
+    "MU": "tab:cyan", "MS": "tab:green", "KNN": "tab:orange",
+}  # fmt: skip
+_DPI = 90
+
+
+def draw_all(rows: list[dict], folder: Path) -> dict[str, Path]:
+    """Draw every figure for which there are rows; return title and path of each."""
+    import matplotlib
+
+    with matplotlib.rc_context({"backend": "agg", "font.size": 8}):
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = {}
+        for title, name, experiment, draw in (
+            ("Synthetic data", "synthetic", "synthetic", _synthetic),
+            ("Conditions", "conditions", "conditions", _conditions),
+            ("Tuning", "tuning", "tuning", _tuning),
+        ):
+            some = [row for row in newest(rows) if row["experiment"] == experiment]
+            if some:
+                drawn[title] = _saved(draw(some), folder / f"{name}.png")
+        for row in newest(rows):
+            if row["experiment"] == "examples":
+                name = f"{row['dataset']} {row['mechanism']} {row['method']}"
+                path = folder / f"examples_{name.lower().replace(' ', '_').replace('.', '')}.png"
+                drawn[f"Examples: {name}"] = _saved(_examples(row), path)
+    return drawn
+
+
+def _saved(figure, path: Path) -> Path:
+    from matplotlib import pyplot as plt
+
+    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+    plt.close(figure)
+    return path
+
+
+def _synthetic(rows: list[dict]):
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained", sharex=True)
+    found = groups(rows)
+    for axis, (K, d) in zip(axes.flat, synthetic.PANELS, strict=True):
+        dataset = f"synthetic K={K} d={d:g} P=200"
+        for method in synthetic.METHODS:
+            cells = [
+                (rate, mean_of(some, "accuracy_complete"))
+                for (name, _, _, rate, way, _), some in found.items()
+                if (name, way) == (dataset, method)
+            ]
+            cells.sort(key=lambda cell: cell[0])
+            if cells:
+                axis.errorbar(
+                    [100 * rate for rate, _ in cells],
+                    [mean.mean for _, mean in cells],
+                    yerr=[np.nan_to_num(mean.sem) for _, mean in cells],
+                    color=_COLOURS[method], label=method, marker=".", capsize=2,
+                )  # fmt: skip
+        for rate in synthetic.RATES:
+            at = {
+                way: some
+                for (n, _, _, r, way, _), some in found.items()
+                if (n, r) == (dataset, rate)
+            }
+            p = paired_p(at.get("Best", []), at.get("MS", []), "accuracy_complete")
+            if p is not None and p < 0.05:
+                axis.annotate("*", (100 * rate, axis.get_ylim()[1]), ha="center", va="top")
+        axis.set(title=f"K = {K}, d = {d:g}", ylabel="accuracy on complete test samples, %")
+    for axis in axes[1]:
+        axis.set_xlabel("missing in training, %")
+    axes[0, 0].legend(fontsize=7)
+    figure.suptitle("Mean ± s.e.m.; * Best and MS differ, p < 0.05, paired t-test")
+    return figure
+
+
+def _conditions(rows: list[dict]):
+    from matplotlib import pyplot as plt
+
+    found = groups(rows)
+    methods = [m for m in ("Simult.", "Best") if any(place[4] == m for place in found)]
+    figure, axes = plt.subplots(
+        len(methods), len(conditions.SPARSITIES), squeeze=False, layout="constrained",
+        figsize=(2.6 * len(conditions.SPARSITIES), 2.6 * len(methods) + 0.4),
+    )  # fmt: skip
+    for line, method in zip(axes, methods, strict=True):
+        for axis, K in zip(line, conditions.SPARSITIES, strict=True):
+            some = found.get((f"synthetic K={K} d=0 P=100", "", "random", 0.95, method, "logistic"))
+            if not some:
+                axis.set_axis_off()
+                continue
+            histogram = some[0]["histogram"]
+            ends = histogram["epsilon_end"], histogram["g_end"]
+            counts = np.array(histogram["counts"], dtype=float).T
+            axis.imshow(np.log1p(counts), origin="lower", extent=(0, ends[0], 0, ends[1]),
+                        aspect="auto", cmap="viridis")  # fmt: skip
+            axis.plot([0, min(ends)], [0, min(ends)], color="white", lw=1)
+            parts = [row["type II"] for row in some]
+            above, below = (mean_of(parts, k) for k in ("right_if_holds", "right_if_not"))
+            axis.set_title(f"{method}, K = {K}\nε > g: {_short(above)}, else {_short(below)}")
+            axis.set(xlabel="ε", ylabel="g")
+    figure.suptitle("ε against g (log counts, seed 0); percent right where ε > g and elsewhere")
+    return figure
+
+
+def _short(mean) -> str:
+    return "none" if mean is None else f"{mean.mean:.1f}%"
+
+
+def _tuning(rows: list[dict]):
+    from matplotlib import pyplot as plt
+
+    found = groups(rows)
+    places = sorted({(place[0], place[5], place[3]) for place in found})
+    figure, axes = plt.subplots(
+        1, len(places), squeeze=False, figsize=(3.2 * len(places), 3.2), layout="constrained"
+    )
+    for axis, (dataset, network, rate) in zip(axes[0], places, strict=True):
+        values = {
+            tuple(float(part.split("=")[1]) for part in place[4].split()): mean_of(
+                some, "accuracy_validation"
+            )
+            for place, some in found.items()
+            if (place[0], place[5], place[3]) == (dataset, network, rate)
+        }
+        rec, l1 = (sorted({pair[i] for pair in values}) for i in (0, 1))
+        grid = np.array(
+            [[values[a, b].mean if (a, b) in values else np.nan for b in l1] for a in rec]
+        )
+        image = axis.imshow(grid, cmap="viridis")
+        axis.set_xticks(range(len(l1)), [f"{value:g}" for value in l1])
+        axis.set_yticks(range(len(rec)), [f"{value:g}" for value in rec])
+        axis.set(title=f"{dataset}, {network}, {rate:.0%}", xlabel="λ2", ylabel="λ1")
+        figure.colorbar(image, ax=axis, shrink=0.8)
+    return figure
+
+
+def _examples(row: dict):
+    from matplotlib import pyplot as plt
+
+    pictures = {name: unpacked(stored) for name, stored in row["pictures"].items()}
+    n_images = len(pictures["original"])
+    figure, axes = plt.subplots(
+        len(pictures) + 1, n_images, figsize=(n_images, len(pictures) + 1.3), layout="constrained"
+    )
+    for line, (name, values) in zip(axes, pictures.items(), strict=False):
+        for axis, image in zip(line, values, strict=True):
+            _show(axis, image)
+        line[0].set_ylabel(name)
+    atoms = unpacked(row["atoms"])
+    side = round((atoms.shape[1] / _channels(pictures["original"], atoms.shape[1])) ** 0.5)
+    for axis, atom in zip(axes[-1], atoms, strict=False):
+        _show(axis, atom.reshape(-1, side, side))
+    axes[-1, 0].set_ylabel("atoms")
+    figure.suptitle(f"{row['dataset']}, {row['mechanism']} {row['rate']:.0%}, {row['method']}")
+    return figure
+
+
+def _channels(images: np.ndarray, n_tile_features: int) -> int:
+    """Return how many channels an atom has: those of the image, or one of a shared dictionary."""
+    n_channels = images.shape[1]
+    side = (n_tile_features / n_channels) ** 0.5
+    return n_channels if abs(side - round(side)) < 1e-9 else 1
+
+
+def _show(axis, image: np.ndarray) -> None:
+    """Show (channels, height, width); holes are yellow."""
+    picture = np.repeat(image, 3, axis=0) if len(image) == 1 else image
+    picture = np.where(np.isnan(picture), np.array([1.0, 0.85, 0.2])[:, None, None], picture)
+    axis.imshow(picture.transpose(1, 2, 0), interpolation="nearest")
+    axis.set(xticks=[], yticks=[])
