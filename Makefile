@@ -29,6 +29,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/roofline.py --images 40 --device cpu
 	$(BIN)/python benchmarks/speed.py digits
 	$(BIN)/python benchmarks/scaling.py --sizes 2000 20000
+	$(BIN)/python benchmarks/certificates.py run .bench/certificates.jsonl --small
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -185,7 +185,7 @@ def draw(rows: list[dict], path: Path) -> None:
                          color=colours[network])  # fmt: skip
     axes[0].set(xlabel="hidden pixels, %", ylabel="certified, %", title="Coverage")
     axes[1].set(xlabel="hidden pixels, %", ylabel="same class as complete, %", title="Validity")
-    axes[0].legend(fontsize=7)
+    axes[1].legend(*axes[0].get_legend_handles_labels(), fontsize=7, loc="lower left")
     for network in ("logistic", "mlp"):
         for way, style in (("what_to_measure", "-"), ("largest error", "--"), ("random", ":")):
             mean, error = means(rows, network, way)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,7 +88,12 @@ def _add_report(commands) -> None:
         description="Write RESULTS.md, figures and one HTML page from the rows of experiments.",
     )
     parser.add_argument("rows", type=Path, help="folder with the rows")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="page (report.html)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("report.html"),
+        help="page; RESULTS.md and figures go beside it",
+    )
     parser.set_defaults(run=_report)
 
 
@@ -103,10 +109,17 @@ def _report(given: argparse.Namespace) -> int:
     text = results_text(rows)
     figures = draw_all(rows, given.out.parent / "figures")
     beside = given.out.parent / "RESULTS.md"
-    beside.write_text(text)
-    given.out.write_text(results_page(text, figures))
+    _write(beside, text)
+    _write(given.out, results_page(text, figures))
     _say(f"{given.out}, {beside} and {len(figures)} figures in {given.out.parent / 'figures'}")
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
 
 
 def _pairs(given: list[str], option: str) -> dict[str, list[str]]:

@@ -186,7 +186,7 @@ class _Linear(_Passed):
         self.low, self.high = centre - spread, centre + spread
 
     def back(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, pull = torch.func.vjp(self._layer, wanted.new_zeros(1, *self._shape))
+        outputs, pull, *_ = torch.func.vjp(self._layer, wanted.new_zeros(1, *self._shape))
         constant = (wanted * outputs).flatten(2).sum(2)
         n_outputs, n_functions = outputs.numel(), wanted.shape[0] * wanted.shape[1]
         if n_outputs * math.prod(self._shape) <= _DENSE and n_functions > n_outputs:
@@ -257,8 +257,8 @@ class _Residual(_Passed):
 
     def back(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
         wanted, constant = self._rectified.back(wanted)
-        parts = [_back(branch, wanted) for branch in self._branches]
-        return sum(part[0] for part in parts), constant + sum(part[1] for part in parts)
+        inner, shortcut = (_back(branch, wanted) for branch in self._branches)
+        return inner[0] + shortcut[0], constant + inner[1] + shortcut[1]
 
 
 def _passed(layer: nn.Module, low: Tensor, high: Tensor) -> _Passed:

@@ -43,10 +43,16 @@ def run(cell: dict, context: Context) -> dict:
 
 def fitted(cell: dict, context: Context):
     """Return the trained classifier of a cell, and the samples with holes it learned from."""
+    clf, holes, y = prepared(cell, context)
+    return clf.fit(holes, y), holes
+
+
+def prepared(cell: dict, context: Context):
+    """Return the untrained classifier of a cell, samples with holes, and labels."""
     places = ("dataset", "mechanism", "rate", "method", "network")
     clf = clone(_settled(*(cell[name] for name in places), context))
     holes, y = _training(cell["dataset"], cell["mechanism"], cell["rate"], cell["seed"], context)
-    return clf.set_params(device=context.device, random_state=cell["seed"]).fit(holes, y), holes
+    return clf.set_params(device=context.device, random_state=cell["seed"]), holes, y
 
 
 @functools.cache
@@ -57,7 +63,8 @@ def _settled(
     candidates = choices(method, network, dataset, rate, context.small)
     if len(candidates) == 1:
         return candidates[0]
-    return chosen(candidates, *_training(dataset, mechanism, rate, 0, context), context.device)
+    holes, y = _training(dataset, mechanism, rate, 0, context)
+    return chosen(candidates, holes, y, context.device)
 
 
 def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:

@@ -1,7 +1,7 @@
 """The paper's figure "cond": how often its sufficient condition type II holds.
 
 10,000 sums of K of 100 atoms, 95% of the entries missing, a logistic regression learned together
-with dictionary and codes. For every sample ε, by how far its reconstruction is from the
+with dictionary and codes. For every training sample ε, by how far its reconstruction is from the
 hyperplane, is compared with g, the bound of the condition (`halfseen.certificates.type_two`).
 """
 
@@ -10,11 +10,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from halfseen.boundary import choose_device
 from halfseen.certificates import Condition, type_one, type_two
-from halfseen.experiments.classifying import cell, fitted
+from halfseen.disk import PickedRows
+from halfseen.experiments.classifying import cell, prepared
 from halfseen.experiments.data import load
 from halfseen.experiments.methods import settings_of
 from halfseen.experiments.runner import Context
+from halfseen.fitting import training_mode
+from halfseen.learned_data import Data
+from halfseen.sparse_fitting import Model, set_up
+from halfseen.training.joint import Joint
+from halfseen.training.loop import run as run_epochs
 
 SPARSITIES = (2, 4, 8, 16, 32)
 _N_BINS = 40
@@ -33,33 +40,58 @@ def cells(seeds: int, small: bool) -> list[dict]:
 def run(cell: dict, context: Context) -> dict:
     """Return how often the condition holds, and who is classified rightly when it does."""
     data = load(cell["dataset"], context.folder, cell["seed"], context.small)
-    X = data.X_train
-    clf, holes = fitted(cell, context)
-    parts = _linear(clf)
-    reconstruction = clf.inverse_transform(clf.transform(holes)).astype(np.float64)
+    X, classes = data.X_train, np.unique(data.y_train)
+    clf, holes, y = prepared(cell, context)
+    module, codes = _trained(clf, holes, y, classes, context)
+    module = module.double().cpu()
+    parts = _linear(module)
+    with torch.no_grad():
+        inside = module.completion.reconstruct(codes.double().cpu())
+        reconstruction = module.standardise.inverse(inside)
+    given = torch.from_numpy(holes)
+    observed = ~given.isnan()
     if clf.network_input == "completed":
-        reconstruction = np.where(np.isnan(holes), reconstruction, holes)
-    given = [torch.from_numpy(array) for array in (X, reconstruction, ~np.isnan(holes))]
+        reconstruction = torch.where(observed, given, reconstruction)
+    original = torch.from_numpy(X)
     # f of the original itself: as the paper has it, nothing is coded.
     of_original, of_reconstruction = (
-        (values @ parts[0].T + parts[1]).argmax(1).numpy() for values in given[:2]
+        (values @ parts[0].T + parts[1]).argmax(1).numpy() for values in (original, reconstruction)
     )
-    right = clf.classes_[of_original] == data.y_train
-    same = of_original == of_reconstruction
+    right, same = classes[of_original] == y, of_original == of_reconstruction
     found = {"accuracy_complete": float(right.mean()), "settings": settings_of(clf)}
+    everything = *parts, original, reconstruction, observed
     for name, condition, sound in (
         ("type II", type_two, False),
         ("type II, sound", type_two, True),
         ("type I, sound", type_one, True),
     ):
-        found[name] = _shares(condition(*parts, *given, sound=sound), right, same)
-    published = type_two(*parts, *given, sound=False)
+        found[name] = _shares(condition(*everything, sound=sound), right, same)
+    published = type_two(*everything, sound=False)
     return {**found, "histogram": _histogram(published), "n_train": len(X)}
 
 
-def _linear(clf) -> tuple[torch.Tensor, torch.Tensor]:
+def _trained(clf, holes: np.ndarray, y: np.ndarray, classes: np.ndarray, context: Context):
+    """Train as `fit` does; return the module and the codes that it was trained with.
+
+    Those of "joint" training know the labels, as the paper's do.
+    """
+    device, n_samples = choose_device(context.device), len(holes)
+    labels = np.searchsorted(classes, y)
+    rows = PickedRows(holes, np.arange(n_samples))
+    data = Data(rows, labels, np.ones(n_samples), len(classes))
+    with training_mode(clf.random_state, device):
+        setup = set_up(clf, data, device, clf.random_state)
+        run_epochs(setup.trainer, prepare=setup.prepare)
+    if isinstance(setup.trainer, Joint):
+        return setup.module, setup.trainer.codes[:]
+    samples = setup.trainer.samples.settled()
+    batch = samples.rows(torch.arange(n_samples, device=device))
+    with torch.no_grad():
+        return setup.module, setup.module.completion.encode(batch.X, batch.observed)
+
+
+def _linear(module: Model) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the weights and biases of a logistic regression in the units of X."""
-    module = clf.module_.double().cpu()
     layer = module.network[-1]
     weight = layer.weight.detach() / module.standardise.scale
     return weight, layer.bias.detach() - weight @ module.standardise.centre

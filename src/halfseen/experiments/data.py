@@ -43,9 +43,7 @@ def load(name: str, folder: Path | None, seed: int, small: bool) -> ImageSet:
 
 
 def _synthetic(name: str, seed: int, small: bool) -> ImageSet:
-    sparsity, separation, n_atoms = re.fullmatch(
-        r"synthetic K=(\d+) d=([\d.]+) P=(\d+)", name
-    ).groups()
+    sparsity, separation, n_atoms = re.findall(r"=([\d.]+)", name)
     n_train, n_test = (600, 200) if small else (10_000, 1_000)
     data = datasets.synthetic(
         n_train + n_test,

@@ -64,7 +64,7 @@ def choices(method: str, network: str, dataset: str, rate: float, small: bool) -
     kind = dataset.split()[0]
     training = {**TRAINING[kind], **({"n_epochs": 2} if small else {})}
     planted = re.search(r"P=(\d+)", dataset)
-    own = {"n_atoms": int(planted.group(1))} if planted else {}
+    own: dict = {"n_atoms": int(planted.group(1))} if planted else {}
     if method == "Best" and kind in ALPHA:
         alpha, n_features = ALPHA[kind]
         own = {"lambda_l1": 2 * alpha * (1 - rate) * n_features}

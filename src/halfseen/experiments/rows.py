@@ -10,8 +10,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from halfseen import __version__
+
 CELL = ("dataset", "variant", "mechanism", "rate", "method", "network", "seed")
-_LIBRARIES = ("halfseen", "torch", "numpy", "scikit-learn")
+_LIBRARIES = ("torch", "numpy", "scikit-learn")
 
 
 def key(cell: dict) -> tuple:
@@ -27,7 +29,7 @@ def read(path: Path) -> list[dict]:
     if not path.exists():
         return []
     rows = []
-    lines = path.read_text().split("\n")
+    lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, start=1):
         try:
             if line:
@@ -59,12 +61,8 @@ def append(path: Path, row: dict) -> None:
 
 def provenance(device: str) -> dict:
     """Return where and by what a row was made."""
-    versions = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None  # run from a checkout
+    versions = {"halfseen": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return {"device": device, "versions": versions, "commit": _commit()}
 
 

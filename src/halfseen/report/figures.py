@@ -17,26 +17,30 @@ _COLOURS = {
 _DPI = 90
 
 
+def planned(rows: list[dict]) -> dict[str, tuple[str, list[dict]]]:
+    """Return the figures that rows are there for: title, name of the file, rows."""
+    found: dict[str, tuple[str, list[dict]]] = {}
+    for row in newest(rows):
+        name = row["experiment"]
+        if name in _DRAWN:
+            found.setdefault(name.capitalize(), (f"{name}.png", []))[1].append(row)
+        elif name == "examples":
+            words = f"{row['dataset']} {row['mechanism']} {row['method']}"
+            file = f"examples_{words.lower().replace(' ', '_').replace('.', '')}.png"
+            found[f"Examples: {words}"] = (file, [row])
+    return found
+
+
 def draw_all(rows: list[dict], folder: Path) -> dict[str, Path]:
     """Draw every figure for which there are rows; return title and path of each."""
     import matplotlib
 
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {}
     with matplotlib.rc_context({"backend": "agg", "font.size": 8}):
-        folder.mkdir(parents=True, exist_ok=True)
-        drawn = {}
-        for title, name, experiment, draw in (
-            ("Synthetic data", "synthetic", "synthetic", _synthetic),
-            ("Conditions", "conditions", "conditions", _conditions),
-            ("Tuning", "tuning", "tuning", _tuning),
-        ):
-            some = [row for row in newest(rows) if row["experiment"] == experiment]
-            if some:
-                drawn[title] = _saved(draw(some), folder / f"{name}.png")
-        for row in newest(rows):
-            if row["experiment"] == "examples":
-                name = f"{row['dataset']} {row['mechanism']} {row['method']}"
-                path = folder / f"examples_{name.lower().replace(' ', '_').replace('.', '')}.png"
-                drawn[f"Examples: {name}"] = _saved(_examples(row), path)
+        for title, (file, some) in planned(rows).items():
+            figure = _DRAWN.get(some[0]["experiment"], _examples)(some)
+            drawn[title] = _saved(figure, folder / file)
     return drawn
 
 
@@ -51,15 +55,20 @@ def _saved(figure, path: Path) -> Path:
 def _synthetic(rows: list[dict]):
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained", sharex=True)
     found = groups(rows)
-    for axis, (K, d) in zip(axes.flat, synthetic.PANELS, strict=True):
-        dataset = f"synthetic K={K} d={d:g} P=200"
+    names = {f"synthetic K={K} d={d:g} P=200": f"K = {K}, d = {d:g}" for K, d in synthetic.PANELS}
+    there = {place[0] for place in found}
+    panels = {name: title for name, title in names.items() if name in there}
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3.6 * len(panels), 3.6), layout="constrained", squeeze=False
+    )
+    for axis, (dataset, title) in zip(axes[0], panels.items(), strict=True):
         for method in synthetic.METHODS:
             cells = [
-                (rate, mean_of(some, "accuracy_complete"))
+                (rate, mean)
                 for (name, _, _, rate, way, _), some in found.items()
                 if (name, way) == (dataset, method)
+                and (mean := mean_of(some, "accuracy_complete")) is not None
             ]
             cells.sort(key=lambda cell: cell[0])
             if cells:
@@ -78,9 +87,8 @@ def _synthetic(rows: list[dict]):
             p = paired_p(at.get("Best", []), at.get("MS", []), "accuracy_complete")
             if p is not None and p < 0.05:
                 axis.annotate("*", (100 * rate, axis.get_ylim()[1]), ha="center", va="top")
-        axis.set(title=f"K = {K}, d = {d:g}", ylabel="accuracy on complete test samples, %")
-    for axis in axes[1]:
-        axis.set_xlabel("missing in training, %")
+        axis.set(title=title, xlabel="missing in training, %")
+    axes[0, 0].set_ylabel("accuracy on complete test samples, %")
     axes[0, 0].legend(fontsize=7)
     figure.suptitle("Mean ± s.e.m.; * Best and MS differ, p < 0.05, paired t-test")
     return figure
@@ -91,12 +99,14 @@ def _conditions(rows: list[dict]):
 
     found = groups(rows)
     methods = [m for m in ("Simult.", "Best") if any(place[4] == m for place in found)]
+    there = {place[0] for place in found}
+    sparsities = [K for K in conditions.SPARSITIES if f"synthetic K={K} d=0 P=100" in there]
     figure, axes = plt.subplots(
-        len(methods), len(conditions.SPARSITIES), squeeze=False, layout="constrained",
-        figsize=(2.6 * len(conditions.SPARSITIES), 2.6 * len(methods) + 0.4),
+        len(methods), len(sparsities), squeeze=False, layout="constrained",
+        figsize=(2.6 * len(sparsities), 2.6 * len(methods) + 0.4),
     )  # fmt: skip
     for line, method in zip(axes, methods, strict=True):
-        for axis, K in zip(line, conditions.SPARSITIES, strict=True):
+        for axis, K in zip(line, sparsities, strict=True):
             some = found.get((f"synthetic K={K} d=0 P=100", "", "random", 0.95, method, "logistic"))
             if not some:
                 axis.set_axis_off()
@@ -129,16 +139,13 @@ def _tuning(rows: list[dict]):
     )
     for axis, (dataset, network, rate) in zip(axes[0], places, strict=True):
         values = {
-            tuple(float(part.split("=")[1]) for part in place[4].split()): mean_of(
-                some, "accuracy_validation"
-            )
+            tuple(float(part.split("=")[1]) for part in place[4].split()): mean.mean
             for place, some in found.items()
             if (place[0], place[5], place[3]) == (dataset, network, rate)
+            and (mean := mean_of(some, "accuracy_validation")) is not None
         }
         rec, l1 = (sorted({pair[i] for pair in values}) for i in (0, 1))
-        grid = np.array(
-            [[values[a, b].mean if (a, b) in values else np.nan for b in l1] for a in rec]
-        )
+        grid = np.array([[values.get((a, b), np.nan) for b in l1] for a in rec])
         image = axis.imshow(grid, cmap="viridis")
         axis.set_xticks(range(len(l1)), [f"{value:g}" for value in l1])
         axis.set_yticks(range(len(rec)), [f"{value:g}" for value in rec])
@@ -147,9 +154,10 @@ def _tuning(rows: list[dict]):
     return figure
 
 
-def _examples(row: dict):
+def _examples(rows: list[dict]):
     from matplotlib import pyplot as plt
 
+    (row,) = rows
     pictures = {name: unpacked(stored) for name, stored in row["pictures"].items()}
     n_images = len(pictures["original"])
     figure, axes = plt.subplots(
@@ -181,3 +189,6 @@ def _show(axis, image: np.ndarray) -> None:
     picture = np.where(np.isnan(picture), np.array([1.0, 0.85, 0.2])[:, None, None], picture)
     axis.imshow(picture.transpose(1, 2, 0), interpolation="nearest")
     axis.set(xticks=[], yticks=[])
+
+
+_DRAWN = {"synthetic": _synthetic, "conditions": _conditions, "tuning": _tuning}

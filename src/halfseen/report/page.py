@@ -28,7 +28,8 @@ def results_page(text: str, figures: dict[str, Path]) -> str:
     figures : dict of str to Path
         Pictures by their titles.
     """
-    body = [_block(block) for block in text.strip().split("\n\n")]
+    blocks = text.strip().split("\n\n")
+    body = [_block(block) for block in blocks if not block.startswith("![")]
     for title, path in figures.items():
         data = base64.b64encode(path.read_bytes()).decode()
         name = html.escape(title)

@@ -6,6 +6,7 @@ from halfseen.experiments import conditions, synthetic, table1, table2
 from halfseen.experiments.methods import MODERN, RIVALS
 from halfseen.experiments.paper import Place, printed
 from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.report.figures import planned
 
 _NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 _NETWORKS = {
@@ -37,6 +38,7 @@ def results_text(rows: list[dict]) -> str:
         _synthetic(by_experiment.get("synthetic", [])),
         _conditions(by_experiment.get("conditions", [])),
         _tuning(by_experiment.get("tuning", [])),
+        *_figures(rows),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -54,6 +56,10 @@ validation in the training set of the first seed; test images serve these number
 def _failures(rows: list[dict]) -> str:
     failed = [row for row in rows if row["status"] == "failed"]
     return f"{len(failed)} rows are of cells that failed." if failed else ""
+
+
+def _figures(rows: list[dict]) -> list[str]:
+    return [f"![{title}](figures/{file})" for title, (file, _) in planned(rows).items()]
 
 
 def place_name(place: Place, variant: str = "") -> str:

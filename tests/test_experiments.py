@@ -1,0 +1,206 @@
+"""The paper's experiments: declared grids, rows that survive, text and figures from rows alone."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from halfseen.cli import main
+from halfseen.experiments import NAMES, experiment, rows
+from halfseen.experiments.classifying import cell
+from halfseen.experiments.data import load, with_holes
+from halfseen.experiments.examples import packed, unpacked
+from halfseen.experiments.methods import choices, chosen
+from halfseen.experiments.paper import printed
+from halfseen.experiments.rows import CELL, key
+from halfseen.experiments.runner import Context, run
+from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.report.text import results_text
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Every experiment end to end on its tiny grid."""
+    out = tmp_path_factory.mktemp("rows")
+    for name in NAMES:
+        assert main(["reproduce", name, "--small", "--seeds", "1", "--out", str(out)]) == 0
+    return out
+
+
+def test_every_experiment_runs_and_is_not_repeated(tiny, capsys):
+    for name in NAMES:
+        found = rows.read(tiny / f"{name}.jsonl")
+        cells = experiment(name).cells(1, small=True)
+        assert {key(row) for row in found} == {key({"variant": "", **one}) for one in cells}
+        for row in found:
+            assert row["status"] == "done"
+            assert set(CELL) <= set(row)
+            assert {"seconds", "device", "versions", "commit"} <= set(row)
+        before = (tiny / f"{name}.jsonl").read_text(encoding="utf-8")
+        assert main(["reproduce", name, "--small", "--seeds", "1", "--out", str(tiny)]) == 0
+        assert (tiny / f"{name}.jsonl").read_text(encoding="utf-8") == before
+    assert "done before" in capsys.readouterr().out
+    accuracies = [row["accuracy_complete"] for row in rows.read(tiny / "table2.jsonl")]
+    assert max(accuracies) > 0.5  # ten classes, hardly any training
+
+
+def test_the_report_comes_from_rows_alone(tiny, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert main(["report", str(tiny), "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert text == results_text(rows.read_all(tiny, NAMES))
+    assert "## Synthetic data" in text
+    assert "## Conditions" in text
+    assert "<table>" in page
+    assert page.count("data:image/png") == len(list((tmp_path / "figures").glob("*.png"))) >= 5
+    assert "http" not in page
+
+
+def test_results_md_is_that_of_the_committed_rows():
+    text = results_text(rows.read_all(ROOT / "results", NAMES))
+    found = (ROOT / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    assert found == text, "run: halfseen report results --out results/report.html"
+
+
+def test_a_failed_cell_is_recorded_and_tried_again(tmp_path, capsys):
+    class Broken:
+        attempts = 0
+
+        @classmethod
+        def run(cls, cell, context):
+            cls.attempts += 1
+            if cell["method"] == "ZF" and cls.attempts < 3:
+                raise RuntimeError("no luck")
+            return {"accuracy_complete": 0.5}
+
+    cells = [cell("digits", "random", 0.5, method, "logistic", 0) for method in ("MU", "ZF")]
+    context = Context(device="cpu", variants=(("digits", "copy"),))
+    assert run("table1", Broken, cells, tmp_path, context) == 1
+    found = rows.read(tmp_path / "table1.jsonl")
+    assert [row["status"] for row in found] == ["done", "failed"]
+    assert found[1]["error"] == "RuntimeError: no luck"
+    assert found[0]["variant"] == "copy"
+    assert run("table1", Broken, cells, tmp_path, context) == 0
+    assert Broken.attempts == 3
+    assert len(groups(rows.read(tmp_path / "table1.jsonl"))) == 2
+    # table2 has the same cells, and does not measure them again
+    assert run("table2", Broken, cells, tmp_path, context) == 0
+    assert Broken.attempts == 3
+    assert "1 of 2 cells failed" in capsys.readouterr().out
+
+
+def test_rows_survive_a_killed_process(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows.append(path, {"a": 1})
+    with path.open("a") as file:
+        file.write('{"a": 2, "b')  # killed in the middle of a line
+    assert rows.read(path) == [{"a": 1}]
+    rows.append(path, {"a": 3})
+    assert rows.read(path) == [{"a": 1}, {"a": 3}]
+    path.write_text('{"a": 1}\nnonsense\n{"a": 3}\n')
+    with pytest.raises(ValueError, match="line 2 of"):
+        rows.read(path)
+
+
+def test_settings_are_chosen_on_samples_kept_apart():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)  # a perceptron can, a line cannot
+
+    def candidate(network):
+        from halfseen import rivals
+
+        return rivals.complete_data(network, n_epochs=60)
+
+    candidates = [candidate("logistic"), candidate("mlp")]
+    assert chosen(candidates, X, y, "cpu") is candidates[1]
+
+
+def test_grids_are_those_of_the_paper():
+    assert len(experiment("synthetic").cells(10, False)) == 10 * 4 * 5 * 7
+    sizes = {(c["dataset"], c["rate"]) for c in experiment("table1").cells(1, False)}
+    assert sizes == {(d, r) for d in ("mnist", "cifar10") for r in (0.75, 0.5)}
+    for name in NAMES:
+        cells = experiment(name).cells(2, False)
+        keys = {key({"variant": "", **one}) for one in cells}
+        assert len(keys) == len(cells)
+    (best,) = choices("Best", "cnn4", "mnist", 0.75, small=False)
+    assert best.lambda_l1 == pytest.approx(2 * 0.15 * 196)  # alpha = lambda_l1 / (2 M)
+    assert printed(("mnist", "cnn4", "random", 0.75), "NN-GMM") == (96.36, None)
+    assert printed(("mnist", "cnn4", "random", 0.75), "Best") == (98.09, 94.62)
+    assert printed(("mnist", "logistic", "random", 0.0), "dropout 0.25") == (92.01, None)
+    assert printed(("mnist", "cnn4", "random", 0.75), "MU") == (None, None)
+
+
+def test_data_and_holes():
+    data = load("synthetic K=2 d=0 P=100", None, 3, True)
+    again = load("synthetic K=2 d=0 P=100", None, 3, True)
+    np.testing.assert_array_equal(data.X_train, again.X_train)
+    images = load("digits", None, 0, True).X_train
+    for mechanism in ("random", "half", "rectangle"):
+        holes = with_holes(images, mechanism, 0.5, 0, test=False)
+        assert np.isnan(holes).mean() == pytest.approx(0.5, abs=0.06)
+        seen = ~np.isnan(holes)
+        np.testing.assert_array_equal(holes[seen], images[seen])
+        other = with_holes(images, mechanism, 0.5, 0, test=True)
+        assert (np.isnan(other) != np.isnan(holes)).any()
+    sides = {
+        tuple(np.isnan(image[0]).ravel()) for image in with_holes(images, "half", 0.5, 0, test=True)
+    }
+    assert len(sides) == 4
+
+
+def test_means_and_tests():
+    some = [{"seed": seed, "a": value} for seed, value in enumerate((0.8, 0.9, 0.85))]
+    assert str(mean_of(some, "a")) == "85.00 ± 2.89 (n = 3)"
+    assert str(mean_of(some[:1], "a")) == "80.00 (n = 1)"
+    assert mean_of([{"a": None}], "a") is None
+    others = [{"seed": seed, "a": value} for seed, value in enumerate((0.7, 0.82, 0.74))]
+    from scipy import stats
+
+    expected = stats.ttest_rel([0.8, 0.9, 0.85], [0.7, 0.82, 0.74]).pvalue
+    assert paired_p(some, others, "a") == pytest.approx(expected)
+    assert paired_p(some[:1], others, "a") is None
+    assert paired_p(some, some, "a") is None
+
+
+def test_pictures_survive_their_row():
+    values = np.array([[0.0, 0.5, np.nan, 1.0]])
+    found = unpacked(json.loads(json.dumps(packed(values))))
+    np.testing.assert_allclose(found, values, atol=0.003)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "table1", "--only", "method"], "takes KEY=VALUE"),
+        (["reproduce", "table1", "--only", "colour=red"], "--only knows dataset"),
+        (["reproduce", "table1", "--only", "method=magic"], "leaves no cell of 360"),
+        (["reproduce", "table1", "--device", "abacus", "--small"], "device='abacus' cannot be"),
+        (["report", "nowhere"], "has no rows of an experiment"),
+    ],
+)
+def test_commands_that_cannot_be_done(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_missing_data_fail_the_command(tmp_path, capsys):
+    arguments = ["reproduce", "table1", "--data", str(tmp_path), "--out", str(tmp_path / "rows")]
+    assert main([*arguments, "--seeds", "1", "--only", "dataset=mnist", "method=ZF"]) == 1
+    assert "mnist.npz' does not exist" in capsys.readouterr().out
+    assert len(rows.read(tmp_path / "rows" / "table1.jsonl")) == 2  # two rates, both failed
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["reproduce", "nothing"], ["reproduce", "table1", "--seeds", "0"]]
+)
+def test_wrong_usage(arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
