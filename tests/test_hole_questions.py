@@ -10,6 +10,7 @@ from torch import nn
 
 from halfseen import Patches, SparseCodingClassifier, ampute
 from halfseen.certificates.bounds import check_supported, lower_margins
+from halfseen.certificates.certify import certify_ranges
 from halfseen.networks import cnn4, cnn4_bn, mlp, resnet18
 
 
@@ -190,7 +191,8 @@ def test_ranges_may_be_numbers_or_arrays(digits):
     [
         (3, r"a pair \(low, high\)"),
         ((1, 0), "low must not be above high; got 1 and 0 at"),
-        ((np.zeros(5), 1), r"of the shape of a sample, \(64,\), or of X; got shape \(5,\)"),
+        ((np.zeros(5), 1), r"of a sample, \(64,\), or of X, \(2, 64\); got shape \(5,\)"),
+        ({0, 1}, r"a pair \(low, high\)"),
         ((0, np.inf), "bounds: high contains inf"),
         ((0, np.nan), "bounds: high contains nan"),
     ],
@@ -204,7 +206,7 @@ def test_what_cannot_be_bounded_is_refused():
     X, y = load_iris(return_X_y=True)
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
     clf = SparseCodingClassifier(network, n_epochs=1).fit(X, y)
-    with pytest.raises(ValueError, match="no bounds for the layer Tanh.*'mlp'"):
+    with pytest.raises(ValueError, match="no bounds for the layer Tanh.*'mlp'.*Conv2d"):
         clf.certify(X)
     for padded in (nn.MaxPool2d(3, padding=1), nn.MaxPool2d(2, ceil_mode=True)):
         with pytest.raises(ValueError, match="no bounds for MaxPool2d"):
@@ -324,3 +326,123 @@ def test_frames_keep_their_names():
     assert (np.nan_to_num(gain) <= 1).all()
     with pytest.raises(ValueError, match="feature names"):
         clf.certify(some.rename(columns={"mean radius": "x"}))
+
+
+class Bent(nn.Linear):
+    def forward(self, X):
+        return torch.sin(4 * super().forward(X))
+
+
+def hooked():
+    layer = nn.ReLU()
+    layer.register_forward_hook(lambda module, inputs, output: torch.sin(3 * output))
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (Bent(4, 4), "the layer Bent"),
+        (type("Own", (nn.Sequential,), {})(nn.Linear(4, 4)), "the layer Own"),
+        (hooked(), "hooks or parametrizations"),
+        (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "parametrizations|Parametrized"),
+        (nn.BatchNorm1d(4, track_running_stats=False), "without running statistics"),
+    ],
+)
+def test_layers_that_may_compute_anything_are_refused(layer, message):
+    with pytest.raises(ValueError, match=message):
+        check_supported(nn.Sequential(nn.Sequential(nn.Identity(), layer), nn.Linear(4, 3)))
+
+
+def test_the_inside_of_a_residual_block_counts():
+    network = resnet18((8, 8), 3)
+    check_supported(network)
+    network[4].inner[2] = nn.Tanh()
+    with pytest.raises(ValueError, match="the layer Tanh"):
+        check_supported(network)
+
+
+def test_layers_that_overwrite_their_input_change_nothing():
+    network = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(1, 2)).double()
+    with torch.no_grad():
+        network[1].weight.copy_(torch.tensor([[0.0], [-1.0]]))
+        network[1].bias.copy_(torch.tensor([0.0, -0.5]))
+    low, high = torch.tensor([[-2.0]]).double(), torch.tensor([[-1.0]]).double()
+    margin, _ = lower_margins(network, low, high, torch.tensor([1]))
+    assert margin[0, 0] == pytest.approx(-0.5)
+    assert (low.item(), high.item()) == (-2, -1)
+
+
+def test_numbers_that_overflow_certify_nothing():
+    X, y = load_iris(return_X_y=True)
+    holes = ampute(X, "random", 0.3, random_state=0)
+    clf = SparseCodingClassifier("mlp", random_state=0, n_epochs=5).fit(holes, y)
+    largest = np.finfo(float).max
+    incomplete = np.isnan(holes).any(1)
+    for end in (1e6, 1e100, 1e307, largest):
+        found = clf.certify(holes, (-end, end))
+        assert not found.certain[incomplete].any()
+        assert not np.isnan(found.margin).any()
+
+
+def test_rounding_of_large_values_is_allowed_for():
+    X, y = load_iris(return_X_y=True)
+    X = np.c_[X[:, :2], X[:, 2:] + 1e8]  # float32 has steps of 8 there
+    holes = ampute(X, "random", 0.3, random_state=0)
+    clf = SparseCodingClassifier(random_state=0, n_epochs=10).fit(holes.astype(np.float32), y)
+    low, high = X.min(0), X.max(0)
+    found, now = clf.certify(holes, (low, high)), clf.predict(holes)
+    for row, certain, label in zip(holes, found.certain, now, strict=True):
+        if certain:
+            assert (clf.predict(np.array(list(corners(row, low, high)))) == label).all()
+
+
+def test_cancelling_biases_are_part_of_the_rounding():
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():
+        network[0].weight.copy_(torch.tensor([[1.0], [0.0]]))
+        network[0].bias.fill_(1e6)
+        network[2].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+        network[2].bias.zero_()
+    low, high = torch.tensor([[0.01]]).double(), torch.tensor([[0.2]]).double()
+    assert network(low.float()).argmax(1) == 0  # rounded away
+    found = certify_ranges(network.double(), low, high, torch.tensor([1]))
+    assert found.margin == pytest.approx(0.01)
+    assert not found.certain[0]
+
+
+def test_images_without_an_axis_for_channels_may_be_pooled():
+    network = nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9, 3)).double()
+    X = torch.randn(20, 6, 6, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        scores = network(X)
+    exact, _ = lower_margins(network, X, X, scores.argmax(1))
+    np.testing.assert_allclose(exact, scores.amax(1, keepdim=True) - scores, atol=1e-12)
+    margin, _ = lower_margins(network, X - 0.1, X + 0.1, scores.argmax(1))
+    assert (margin <= exact + 1e-12).all()
+
+
+def test_constant_features_are_completed_without_error():
+    X, y = load_iris(return_X_y=True)
+    holes = ampute(np.c_[X, np.full(150, 7.0)], "random", 0.3, random_state=0)
+    clf = SparseCodingClassifier(random_state=0, n_epochs=10).fit(holes, y)
+    assert clf.completion_error_[4] == 0
+    only = np.c_[X, np.full(150, np.nan)]
+    np.testing.assert_array_equal(clf.completion_proba(only).max(1), 1)
+    np.testing.assert_allclose(clf.what_to_measure(only, 1).gain, 0, atol=1e-12)
+
+
+def test_errors_of_features_keep_their_units():
+    X, y = load_iris(return_X_y=True)
+    X = X * [1e4, 1, 1, 1]
+    settings = {"n_epochs": 20, "random_state": 0, "training": "published"}
+    clf = SparseCodingClassifier(**settings).fit(ampute(X, "random", 0.3, random_state=0), y)
+    assert (clf.completion_error_[1:] < 100).all()
+    assert clf.completion_error_[0] > 100
+
+
+def test_a_share_is_a_share_and_depends_on_no_neighbour(digits):
+    clf, X = digits[0]["logistic"], ampute(digits[1][:60], "random", 0.6, random_state=0)
+    share = clf.completion_proba(X, n_draws=10)
+    assert set(np.unique(share)) <= {k / 10 for k in range(11)}
+    np.testing.assert_array_equal(clf.completion_proba(X[40:50], n_draws=10), share[40:50])

@@ -43,14 +43,22 @@ def learn_background(
     seed: int,
 ) -> Background:
     """Return ranges from moments, and errors from hiding entries of some of the samples."""
-    error = _hidden_error(completion, samples, seed) * standardise.scale.double().cpu().numpy()
-    return Background(moments.low, moments.high, error)
+    scale = standardise.scale.double().cpu().numpy()
+    varying = moments.low < moments.high
+    spread = np.where(varying, np.sqrt(moments.squares / moments.count), 1.0)
+    squares, count = _hidden_squares(completion, samples, seed)
+    squares = squares * np.square(scale / spread)  # in units of the feature's own deviation
+    # A feature that was rarely hidden leans on the others.
+    overall = (squares[varying].sum() + 1) / (count[varying].sum() + 1)
+    error = spread * np.sqrt((squares + _AS_KNOWN * overall) / (count + _AS_KNOWN))
+    return Background(moments.low, moments.high, np.where(varying, error, 0.0))
 
 
 @torch.no_grad()
-def _hidden_error(
+def _hidden_squares(
     completion: SparseCompletion, samples: Samples | StoredSamples, seed: int
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums of squared errors on hidden entries, standardised, and their numbers."""
     n_tiles, n_tile_features = completion.layout.shape
     per_sample = n_tiles * (n_tile_features + len(completion.atoms))
     n_drawn = max(1, min(len(samples), _MOST_SAMPLES, _MOST_ENTRIES // per_sample))
@@ -63,7 +71,4 @@ def _hidden_error(
     shown = batch.observed & ~hidden
     reconstruction = completion.complete(torch.where(shown, batch.X, 0), shown).reconstruction
     squares = torch.where(hidden, (batch.X - reconstruction).double().square(), 0).sum(0)
-    count = hidden.sum(0)
-    # A feature that was rarely hidden leans on the others. Standardised values vary by about 1.
-    overall = (squares.sum() + 1) / (count.sum() + 1)
-    return ((squares + _AS_KNOWN * overall) / (count + _AS_KNOWN)).sqrt().cpu().numpy()
+    return squares.cpu().numpy(), hidden.sum(0).cpu().numpy()

@@ -99,12 +99,14 @@ class HoleQuestions(ScoringClassifier):
         network = copy.deepcopy(module.network).double().eval()
         check_supported(network)
         scale = copy.deepcopy(module.standardise).double()
-        ends = self._ranges(bounds, len(values))
+        dtype = module.completion.atoms.dtype  # in which new values are rounded
+        ends = [end.to(dtype).double() for end in self._ranges(bounds, values.shape)]
+        ends = [end.expand(values.shape) for end in ends]
         parts = []
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             given = np.array(values[some])
             label = torch.from_numpy(self._scores(given).argmax(1)).to(scale.centre.device)
-            known = scale(torch.from_numpy(given).to(scale.centre))
+            known = scale(torch.from_numpy(given).to(dtype).to(scale.centre))
             low, high = (
                 torch.where(known.isnan(), scale(end[some].to(scale.centre)), known) for end in ends
             )
@@ -132,21 +134,21 @@ class HoleQuestions(ScoringClassifier):
         values = self._checked_new(X)
         if not is_whole(n_draws):
             raise ValueError(f"n_draws must be a whole number ≥ 1; got {n_draws!r}.")
+        # The same errors for all samples, so that none depends on its neighbours.
         random = np.random.default_rng(seed_from(random_state))
-        share = np.zeros((len(values), len(self.classes_)))
+        errors = random.standard_normal((int(n_draws), *self._sample_shape))
+        errors *= self.completion_error_
+        count = np.zeros((len(values), len(self.classes_)), dtype=np.int64)
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             given = np.array(values[some])
             completed, holes = self._completed(given), np.isnan(given)
-            n_draws_left = n_draws
-            while n_draws_left:
-                n_now = min(n_draws_left, max(1, _ENTRIES_AT_ONCE // given.size))
-                errors = random.standard_normal((n_now, *given.shape)) * self.completion_error_
-                drawn = (completed + np.where(holes, errors, 0)).astype(given.dtype)
-                label = self._scores_of_complete(drawn.reshape(-1, *given.shape[1:])).argmax(1)
-                for each in label.reshape(n_now, len(given)):
-                    share[some][np.arange(len(given)), each] += 1 / n_draws
-                n_draws_left -= n_now
-        return share
+            for drawn in slices(len(errors), _ENTRIES_AT_ONCE // given.size):
+                added = np.where(holes, errors[drawn, None], 0)
+                filled = (completed + added).astype(given.dtype, copy=False)
+                label = self._scores_of_complete(filled.reshape(-1, *given.shape[1:])).argmax(1)
+                for each in label.reshape(-1, len(given)):
+                    count[some][np.arange(len(given)), each] += 1
+        return count / n_draws
 
     def what_to_measure(self, X, n_best: int = 5) -> Measurements:
         """Return which missing features of each sample are most worth measuring next.
@@ -165,8 +167,7 @@ class HoleQuestions(ScoringClassifier):
         Returns
         -------
         measurements : Measurements
-            ``feature`` and ``gain``, best first. For a table,
-            ``clf.feature_names_in_[feature]`` has the names.
+            ``feature`` and ``gain``, best first; at most as many as a sample has features.
         """
         values = self._checked_new(X)
         if not is_whole(n_best):
@@ -199,26 +200,26 @@ class HoleQuestions(ScoringClassifier):
             worth[row, hole] = change
         return worth
 
-    def _ranges(self, bounds, n_samples: int) -> list[Tensor]:
-        """Return the ends of the ranges as tensors of shape (n_samples, *sample_shape)."""
+    def _ranges(self, bounds, shape: tuple[int, ...]) -> list[Tensor]:
+        """Return the ends of the ranges: numbers, or of the shape of a sample or of X."""
         pair = self.feature_range_ if bounds is None else bounds
-        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+        if not isinstance(pair, tuple | list | np.ndarray | Tensor) or len(pair) != 2:
             raise ValueError(f"bounds must be a pair (low, high); got {pair!r}.")
-        ends = []
-        for end, name in zip(pair, ("low", "high"), strict=True):
-            end = finite_floats(end, f"bounds: {name}").double().cpu()
-            try:
-                ends.append(end.expand(n_samples, *self._sample_shape))
-            except RuntimeError as error:
+        ends = [
+            finite_floats(end, f"bounds: {name}").double().cpu()
+            for end, name in zip(pair, ("low", "high"), strict=True)
+        ]
+        for end, name in zip(ends, ("low", "high"), strict=True):
+            if tuple(end.shape) not in ((), shape[1:], shape):
                 raise ValueError(
-                    f"bounds: {name} must be a number or of the shape of a sample, "
-                    f"{self._sample_shape}, or of X; got shape {tuple(end.shape)}."
-                ) from error
-        wrong = ends[0] > ends[1]
-        if wrong.any():
-            place = tuple(wrong.nonzero()[0].tolist())
+                    f"bounds: {name} must be a number or of the shape of a sample, {shape[1:]}, or "
+                    f"of X, {shape}; got shape {tuple(end.shape)}."
+                )
+        if (ends[0] > ends[1]).any():
+            low, high = torch.broadcast_tensors(*ends)
+            place = tuple((low > high).nonzero()[0].tolist())
             raise ValueError(
-                f"bounds: low must not be above high; got {ends[0][place]:g} and "
-                f"{ends[1][place]:g} at {place}."
+                f"bounds: low must not be above high; got {low[place]:g} and {high[place]:g} at "
+                f"{place}."
             )
         return ends

@@ -15,7 +15,7 @@ _ROUNDINGS = 8
 _TF32_EPS = 2.0**-11  # of convolutions on a GPU
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """What holes could do to the class of each sample.
 
@@ -27,7 +27,8 @@ class Certificate:
     possible : bool ndarray of shape (n_samples, n_classes)
         The classes that could not be ruled out, the predicted one among them.
     margin : ndarray of shape (n_samples,)
-        What is left at least of the lead of the predicted class over the next, in scores.
+        What is left at least of the lead of the predicted class over the next, in scores;
+        infinite if there is one class only.
     """
 
     certain: np.ndarray
@@ -56,8 +57,9 @@ def certify_ranges(network: nn.Module, low: Tensor, high: Tensor, label: Tensor)
     margin, size = lower_margins(network, low, high, label)
     own = nn.functional.one_hot(label, margin.shape[1]).bool()
     eps = _TF32_EPS if low.is_cuda else torch.finfo(torch.float32).eps
-    possible = own | (margin <= _ROUNDINGS * eps * size)
-    least = margin.masked_fill(own, torch.inf).amin(1)
+    # Ranges so wide that numbers overflow leave NaN, which is no lead either.
+    possible = own | ~(margin > _ROUNDINGS * eps * size)
+    least = margin.nan_to_num(nan=-torch.inf).masked_fill(own, torch.inf).amin(1)
     return Certificate(
         (possible.sum(1) == 1).cpu().numpy(), possible.cpu().numpy(), least.cpu().numpy()
     )

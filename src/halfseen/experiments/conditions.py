@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
 
 from halfseen.boundary import choose_device
 from halfseen.certificates import Condition, type_one, type_two
@@ -92,7 +93,8 @@ def _trained(clf, holes: np.ndarray, y: np.ndarray, classes: np.ndarray, context
 
 def _linear(module: Model) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the weights and biases of a logistic regression in the units of X."""
-    layer = module.network[-1]
+    *_, layer = module.network.children()
+    assert isinstance(layer, nn.Linear)
     weight = layer.weight.detach() / module.standardise.scale
     return weight, layer.bias.detach() - weight @ module.standardise.centre
 
