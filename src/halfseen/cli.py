@@ -60,7 +60,7 @@ def _add_reproduce(commands) -> None:
         metavar="DATASET=NAME",
         help="say in the rows which copy of a data set this is, for example cifar10=JPEG",
     )
-    parser.add_argument("--small", action="store_true", help="a tiny grid on digits, to try it")
+    parser.add_argument("--small", action="store_true", help="a tiny grid, rows in OUT/small")
     parser.set_defaults(run=_reproduce)
 
 
@@ -73,12 +73,16 @@ def _reproduce(given: argparse.Namespace) -> int:
     unknown = set(wanted) - set(cells[0])
     if unknown:
         raise ValueError(f"--only knows {', '.join(cells[0])}; got {', '.join(sorted(unknown))}.")
-    chosen = [cell for cell in cells if all(str(cell[k]) in v for k, v in wanted.items())]
+    chosen = [cell for cell in cells if all(_among(cell[k], v) for k, v in wanted.items())]
     if not chosen:
         raise ValueError(f"--only {' '.join(given.only)} leaves no cell of {len(cells)}.")
     variants = {name: values[-1] for name, values in _pairs(given.variant, "--variant").items()}
+    sets = {cell["dataset"] for cell in cells}
+    if not set(variants) <= sets:
+        raise ValueError(f"--variant knows {', '.join(sorted(sets))}; got {', '.join(variants)}.")
+    out = given.out / "small" if given.small else given.out  # not among the real rows
     context = Context(given.data, given.device, tuple(variants.items()), given.small)
-    return 1 if run(given.name, module, chosen, given.out, context, _say) else 0
+    return 1 if run(given.name, module, chosen, out, context, _say) else 0
 
 
 def _add_report(commands) -> None:
@@ -107,12 +111,25 @@ def _report(given: argparse.Namespace) -> int:
     if not rows:
         raise ValueError(f"{str(given.rows)!r} has no rows of an experiment ({', '.join(NAMES)}).")
     text = results_text(rows)
-    figures = draw_all(rows, given.out.parent / "figures")
     beside = given.out.parent / "RESULTS.md"
     _write(beside, text)
+    try:
+        figures = draw_all(rows, given.out.parent / "figures")
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{beside} is written; figures need matplotlib ({error}): "
+            f"pip install 'halfseen[plots]'."
+        ) from error
     _write(given.out, results_page(text, figures))
     _say(f"{given.out}, {beside} and {len(figures)} figures in {given.out.parent / 'figures'}")
     return 0
+
+
+def _among(value, texts: list[str]) -> bool:
+    """Say whether a value is one of those that texts name; numbers in any spelling."""
+    if isinstance(value, str):
+        return value in texts
+    return any(text.replace(".", "", 1).isdecimal() and float(text) == value for text in texts)
 
 
 def _write(path: Path, text: str) -> None:

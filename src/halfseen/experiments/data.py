@@ -17,7 +17,6 @@ _SIDES = ("left", "right", "top", "bottom")
 _TEST_SEED = 100_000  # masks of test samples are drawn from seeds of their own
 
 
-@functools.lru_cache(maxsize=2)
 def load(name: str, folder: Path | None, seed: int, small: bool) -> ImageSet:
     """Return a data set.
 
@@ -32,6 +31,11 @@ def load(name: str, folder: Path | None, seed: int, small: bool) -> ImageSet:
     small : bool
         Whether to take few samples.
     """
+    return _loaded(name, folder, seed if name.startswith("synthetic") else 0, small)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(name: str, folder: Path | None, seed: int, small: bool) -> ImageSet:
     if name.startswith("synthetic"):
         return _synthetic(name, seed, small)
     if name == "digits":

@@ -6,13 +6,13 @@ import base64
 
 import numpy as np
 
-from halfseen.experiments.classifying import cell, fitted
+from halfseen.experiments.classifying import cell, prepared
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.methods import settings_of
 from halfseen.experiments.runner import Context
 
 SETS = (("mnist", "cnn4"), ("fashion_mnist", "cnn4_bn"), ("cifar10", "resnet18"))
-_N_IMAGES, _N_ATOMS = 8, 32
+_N_IMAGES, _N_ATOMS = 8, 8
 
 
 def cells(seeds: int, small: bool) -> list[dict]:
@@ -33,7 +33,8 @@ def run(cell: dict, context: Context) -> dict:
     """Return a few test images as bytes: original, observed, reconstructed, completed."""
     data = load(cell["dataset"], context.folder, 0, context.small)
     mechanism, rate = cell["mechanism"], cell["rate"]
-    clf, _ = fitted(cell, context)
+    clf, *training = prepared(cell, context)
+    clf.fit(*training)
     originals = data.X_test[:_N_IMAGES]
     holes = with_holes(originals, mechanism, rate, 0, test=True)
     pictures = {

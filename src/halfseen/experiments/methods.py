@@ -1,8 +1,8 @@
 """The compared methods by their names in the tables, and how their settings are chosen.
 
-Settings of image sets were chosen on validation images (docs/experiments.md); on the synthetic
-data every method chooses by validation inside the training set of the first seed. No method sees
-test samples.
+Settings of "Best" on image sets were chosen on validation images (docs/experiments.md); on the
+synthetic data every method chooses by validation samples, with holes, out of the training set of
+the first seed. No method sees test samples.
 """
 
 from __future__ import annotations
@@ -65,17 +65,18 @@ def choices(method: str, network: str, dataset: str, rate: float, small: bool) -
     training = {**TRAINING[kind], **({"n_epochs": 2} if small else {})}
     planted = re.search(r"P=(\d+)", dataset)
     own: dict = {"n_atoms": int(planted.group(1))} if planted else {}
-    if method == "Best" and kind in ALPHA:
+    prices: list[dict] = [{}]
+    if planted:  # all and half of the default, with 100 features
+        prices = [{"lambda_l1": share * 100 * (1 - rate)} for share in (1.0, 0.5)]
+    elif method == "Best" and kind in ALPHA:
         alpha, n_features = ALPHA[kind]
-        own = {"lambda_l1": 2 * alpha * (1 - rate) * n_features}
-    found = _choices(method, network, kind, training, own)
+        prices = [{"lambda_l1": 2 * alpha * (1 - rate) * n_features}]
+    found = _choices(method, network, kind, training, own, prices)
     return found[:1] if small else found
 
 
 def chosen(candidates: list, X: np.ndarray, y: np.ndarray, device: str):
     """Return that candidate, unfitted, which is best on training samples kept apart."""
-    if len(candidates) == 1:
-        return candidates[0]
     parts = train_test_split(X, y, test_size=_VALIDATED, stratify=y, random_state=0)
     scores = []
     for clf in candidates:
@@ -94,34 +95,41 @@ def settings_of(clf) -> dict:
     }
 
 
-def _choices(method: str, network: str, kind: str, training: dict, own: dict) -> list:
+def _choices(method: str, network: str, kind: str, training: dict, own: dict, prices) -> list:
     """Return the settings that a method may choose from."""
     if method == "Simult.":
         paper = {"training": "joint", "network_input": "reconstruction", "label_weight": 1.0}
         base = {**SIMULTANEOUS[kind], **paper, **training, **own}
-        return [SparseCodingClassifier(network, **{**base, **lam}) for lam in _lambdas(kind)]
+        # Labels count less against a larger weight of the reconstruction.
+        weights = (1.0, 10.0) if len(prices) > 1 else (1.0,)
+        return [
+            SparseCodingClassifier(network, **{**base, "lambda_rec": rec, **_scaled(price, rec)})
+            for rec in weights
+            for price in prices
+        ]
     if method == "Best":
         base = {**BEST[kind], **training, **own}
-        if kind != "synthetic":
-            return [SparseCodingClassifier(network, **base)]
+        ways = ("task", "sequential") if kind == "synthetic" else (base["training"],)
         return [
-            SparseCodingClassifier(network, **{**base, "training": way, **lam})
-            for way in ("task", "sequential")
-            for lam in _lambdas(kind)
+            SparseCodingClassifier(network, **{**base, "training": way, **price})
+            for way in ways
+            for price in prices
         ]
     if method == "Seq. Sp.":
         base = {**SIMULTANEOUS[kind], **training, **own}
-        return [rivals.sequential_sparse(network, **{**base, **lam}) for lam in _lambdas(kind)]
+        return [rivals.sequential_sparse(network, **{**base, **price}) for price in prices]
     if method.startswith("dropout"):
         return [rivals.complete_data(network, float(method.split()[1]), **training)]
-    if method == "KNN":
-        return [rivals.class_knn_fill(network, k, **training) for k in (10, 20, 50, 100)]
+    hides = (0.0, 0.25) if kind == "synthetic" else (None,)
     named = {**rivals.of_the_paper(network, **training), **rivals.usual(network, **training)}
-    if kind != "synthetic":
-        return [named[method]]
-    return [clone(named[method]).set_params(hide=hide) for hide in (0.0, 0.25)]
+    wanted = [f"KNN{k}" for k in (10, 100)] if method == "KNN" else [method]
+    return [
+        named[name] if hide is None else clone(named[name]).set_params(hide=hide)
+        for name in wanted
+        for hide in hides
+    ]
 
 
-def _lambdas(kind: str) -> list[dict]:
-    """Return prices of the codes: on the synthetic data a half and all of the default."""
-    return [{}, {"lambda_l1": 25.0}] if kind == "synthetic" else [{}]
+def _scaled(price: dict, weight: float) -> dict:
+    """Return a price of codes for a weight of the reconstruction: alpha stays the same."""
+    return {name: weight * value for name, value in price.items()}

@@ -7,10 +7,11 @@ printed values stand beside both shapes that were tried.
 
 from __future__ import annotations
 
+from halfseen.experiments.methods import RIVALS
+
 Place = tuple[str, str, str, float]
 Pair = tuple[float | None, float | None]
 
-_RIVALS = ("ZF", "MS", "KNN10", "KNN20", "KNN50", "KNN100", "NN-GMM")
 _TABLE1: dict[Place, tuple[float, ...]] = {
     ("mnist", "cnn4", "random", 0.75): (84.86, 83.79, 88.16, 87.94, 87.03, 86.52, 96.36),
     ("mnist", "cnn4", "random", 0.5): (90.13, 88.55, 91.36, 91.11, 90.87, 90.82, 97.57),
@@ -51,6 +52,6 @@ def printed(place: Place, method: str) -> Pair:
         return _COMPLETE[place].get(method, (None, None))
     if method in ("Simult.", "Best"):
         return _SIMULTANEOUS.get(place, (None, None))
-    if method in _RIVALS and place in _TABLE1:
-        return _TABLE1[place][_RIVALS.index(method)], None
+    if method in RIVALS and place in _TABLE1:
+        return _TABLE1[place][RIVALS.index(method)], None
     return None, None

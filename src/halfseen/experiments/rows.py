@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -47,16 +48,26 @@ def read_all(folder: Path, names: Iterable[str]) -> list[dict]:
 
 
 def append(path: Path, row: dict) -> None:
-    """Add a row to a file; what a killed process left unfinished is cut off first."""
+    """Add a row to a file; a line that a killed process left unfinished is cut off first."""
     with path.open("a+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(0)
-            kept = file.read().rfind(b"\n") + 1
-            file.truncate(kept)
+        fcntl.flock(file, fcntl.LOCK_EX)  # another process may be writing rows as well
+        file.seek(0)
+        text = file.read()
+        last = text[text.rfind(b"\n") + 1 :]
+        if last and _is_row(last):
+            file.write(b"\n")  # killed just before its end
+        elif last:
+            file.truncate(len(text) - len(last))
         file.write((json.dumps(row) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def provenance(device: str) -> dict:
@@ -70,10 +81,17 @@ def _commit() -> str | None:
     """Return the commit of the code; HALFSEEN_COMMIT says it where there is no repository."""
     if os.environ.get("HALFSEEN_COMMIT"):
         return os.environ["HALFSEEN_COMMIT"]
-    command = ["git", "describe", "--always", "--dirty"]
+    commit, changes = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", ".")
+    return f"{commit}-dirty" if commit and changes else commit
+
+
+def _git(*arguments: str) -> str | None:
+    """Return what git says of the package's folder; None if it says nothing."""
+    folder = Path(__file__).parent.parent
     try:
-        here = Path(__file__).parent
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None

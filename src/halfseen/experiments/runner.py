@@ -59,7 +59,7 @@ def run(
     path = out / f"{name}.jsonl"
     shared = _SHARED if name in _SHARED else (name,)
     rows = [row for other in shared for row in read(out / f"{other}.jsonl")]
-    done = {key(row) for row in rows if row["status"] == "done"}
+    done = {key(row) for row in rows if row.get("status") == "done"}
     variants = dict(context.variants)
     cells = [{**cell, "variant": variants.get(cell["dataset"], "")} for cell in cells]
     todo = [cell for cell in cells if key(cell) not in done]
@@ -72,6 +72,8 @@ def run(
         row = {"experiment": name, **{part: cell[part] for part in CELL}}
         try:
             row |= {"status": "done", **module.run(cell, context)}
+        except FileNotFoundError:  # data that are not there: no cell can be run
+            raise
         except Exception as error:  # recorded, and the others go on
             n_failed += 1
             row |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}

@@ -34,7 +34,7 @@ class Mean:
 
 def newest(rows: list[dict]) -> list[dict]:
     """Return one finished row of each cell, the last one."""
-    return list({key(row): row for row in rows if row["status"] == "done"}.values())
+    return list({key(row): row for row in rows if row.get("status") == "done"}.values())
 
 
 def groups(rows: list[dict]) -> dict[tuple, list[dict]]:
