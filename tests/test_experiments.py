@@ -16,6 +16,7 @@ from halfseen.experiments.paper import printed
 from halfseen.experiments.rows import CELL, key
 from halfseen.experiments.runner import Context, run
 from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.report.page import results_page
 from halfseen.report.text import results_text
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +28,8 @@ def tiny(tmp_path_factory):
     out = tmp_path_factory.mktemp("rows")
     for name in NAMES:
         assert main(["reproduce", name, "--small", "--seeds", "1", "--out", str(out)]) == 0
-    return out
+    assert not list(out.glob("*.jsonl"))  # small rows are not among the real ones
+    return out / "small"
 
 
 def test_every_experiment_runs_and_is_not_repeated(tiny, capsys):
@@ -40,7 +42,8 @@ def test_every_experiment_runs_and_is_not_repeated(tiny, capsys):
             assert set(CELL) <= set(row)
             assert {"seconds", "device", "versions", "commit"} <= set(row)
         before = (tiny / f"{name}.jsonl").read_text(encoding="utf-8")
-        assert main(["reproduce", name, "--small", "--seeds", "1", "--out", str(tiny)]) == 0
+        out = str(tiny.parent)
+        assert main(["reproduce", name, "--small", "--seeds", "1", "--out", out]) == 0
         assert (tiny / f"{name}.jsonl").read_text(encoding="utf-8") == before
     assert "done before" in capsys.readouterr().out
     accuracies = [row["accuracy_complete"] for row in rows.read(tiny / "table2.jsonl")]
@@ -101,6 +104,9 @@ def test_rows_survive_a_killed_process(tmp_path):
     assert rows.read(path) == [{"a": 1}]
     rows.append(path, {"a": 3})
     assert rows.read(path) == [{"a": 1}, {"a": 3}]
+    path.write_text('{"a": 1}\n{"a": 2}')  # killed just before the end of the line
+    rows.append(path, {"a": 3})
+    assert rows.read(path) == [{"a": 1}, {"a": 2}, {"a": 3}]
     path.write_text('{"a": 1}\nnonsense\n{"a": 3}\n')
     with pytest.raises(ValueError, match="line 2 of"):
         rows.read(path)
@@ -180,6 +186,7 @@ def test_pictures_survive_their_row():
         (["reproduce", "table1", "--only", "method"], "takes KEY=VALUE"),
         (["reproduce", "table1", "--only", "colour=red"], "--only knows dataset"),
         (["reproduce", "table1", "--only", "method=magic"], "leaves no cell of 360"),
+        (["reproduce", "table1", "--variant", "digit=JPEG"], "--variant knows cifar10, mnist"),
         (["reproduce", "table1", "--device", "abacus", "--small"], "device='abacus' cannot be"),
         (["report", "nowhere"], "has no rows of an experiment"),
     ],
@@ -190,11 +197,53 @@ def test_commands_that_cannot_be_done(arguments, message, tmp_path, monkeypatch,
     assert message in capsys.readouterr().err
 
 
-def test_missing_data_fail_the_command(tmp_path, capsys):
+def test_missing_data_stop_the_command(tmp_path, capsys):
     arguments = ["reproduce", "table1", "--data", str(tmp_path), "--out", str(tmp_path / "rows")]
-    assert main([*arguments, "--seeds", "1", "--only", "dataset=mnist", "method=ZF"]) == 1
-    assert "mnist.npz' does not exist" in capsys.readouterr().out
-    assert len(rows.read(tmp_path / "rows" / "table1.jsonl")) == 2  # two rates, both failed
+    assert main([*arguments, "--seeds", "1", "--only", "dataset=mnist", "method=ZF"]) == 2
+    assert "mnist.npz' does not exist" in capsys.readouterr().err
+    assert rows.read(tmp_path / "rows" / "table1.jsonl") == []
+
+
+def row_of(method, seed, accuracy, variant="", status="done", experiment="table1"):
+    place = {"dataset": "cifar10", "mechanism": "random", "rate": 0.75, "network": "resnet18"}
+    found = {"experiment": experiment, **place, "method": method, "variant": variant, "seed": seed}
+    return {**found, "status": status, "accuracy_complete": accuracy, "accuracy_incomplete": None}
+
+
+def test_copies_of_data_are_not_mixed_and_failures_are_named():
+    text = results_text(
+        [
+            row_of("Best", 0, 0.8, "JPEG"),
+            row_of("Best", 0, 0.6),
+            row_of("ZF", 0, 0.0, status="failed") | {"error": "RuntimeError: no luck"},
+            row_of("MS", 0, 0.0, status="failed"),
+            row_of("MS", 0, 0.5),
+        ]
+    )
+    assert "| CIFAR-10 (JPEG), ResNet-18, 75% | Best | 80.00 (n = 1) | 54.81 |" in text
+    assert "| CIFAR-10, ResNet-18, 75% | Best | 60.00 (n = 1) | 54.81 |" in text
+    assert "ZF resnet18 0: RuntimeError: no luck" in text
+    assert text.count("Cells that failed") == 1
+    assert "MS resnet18 0:" not in text
+
+
+def test_names_are_escaped_on_the_page():
+    text = results_text([row_of("Best", 0, 0.8, "<script>alert(1)</script>")])
+    page = results_page(text, {})
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_prices_follow_the_rate():
+    for rate in (0.25, 0.95):
+        found = choices("Best", "logistic", "synthetic K=4 d=0 P=200", rate, small=False)
+        prices = {clf.lambda_l1 for clf in found}
+        assert prices == {pytest.approx(100 * (1 - rate)), pytest.approx(50 * (1 - rate))}
+        assert {clf.training for clf in found} == {"task", "sequential"}
+    found = choices("Simult.", "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
+    alphas = {clf.lambda_l1 / clf.lambda_rec for clf in found}
+    assert len(found) == 4
+    assert alphas == {pytest.approx(50), pytest.approx(25)}
 
 
 @pytest.mark.parametrize(

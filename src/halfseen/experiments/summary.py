@@ -9,6 +9,7 @@ import numpy as np
 
 from halfseen.experiments.rows import CELL, key
 
+SIGNIFICANT = 0.05
 GROUP = tuple(name for name in CELL if name != "seed")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from halfseen.experiments import conditions, synthetic
 from halfseen.experiments.examples import unpacked
-from halfseen.experiments.summary import groups, mean_of, newest, paired_p
+from halfseen.experiments.summary import SIGNIFICANT, groups, mean_of, newest, paired_p
 
 _COLOURS = {
     "Simult.": "tab:red", "Best": "black", "Seq. Sp.": "tab:purple", "ZF": "tab:blue",
@@ -20,14 +21,15 @@ _DPI = 90
 def planned(rows: list[dict]) -> dict[str, tuple[str, list[dict]]]:
     """Return the figures that rows are there for: title, name of the file, rows."""
     found: dict[str, tuple[str, list[dict]]] = {}
-    for row in newest(rows):
-        name = row["experiment"]
-        if name in _DRAWN:
-            found.setdefault(name.capitalize(), (f"{name}.png", []))[1].append(row)
-        elif name == "examples":
-            words = f"{row['dataset']} {row['mechanism']} {row['method']}"
-            file = f"examples_{words.lower().replace(' ', '_').replace('.', '')}.png"
-            found[f"Examples: {words}"] = (file, [row])
+    for name in _DRAWN:
+        some = newest([row for row in rows if row["experiment"] == name])
+        if some:
+            found[name.capitalize()] = (f"{name}.png", some)
+    for row in newest([row for row in rows if row["experiment"] == "examples"]):
+        parts = (row["dataset"], row["variant"], row["mechanism"], row["method"])
+        words = " ".join(part for part in parts if part)
+        file = "examples_" + re.sub(r"\W+", "_", words.lower()).strip("_") + ".png"
+        found[f"Examples: {words}"] = (file, [row])
     return found
 
 
@@ -58,7 +60,7 @@ def _synthetic(rows: list[dict]):
     found = groups(rows)
     names = {f"synthetic K={K} d={d:g} P=200": f"K = {K}, d = {d:g}" for K, d in synthetic.PANELS}
     there = {place[0] for place in found}
-    panels = {name: title for name, title in names.items() if name in there}
+    panels = {name: title for name, title in names.items() if name in there} or names
     figure, axes = plt.subplots(
         1, len(panels), figsize=(3.6 * len(panels), 3.6), layout="constrained", squeeze=False
     )
@@ -84,13 +86,17 @@ def _synthetic(rows: list[dict]):
                 for (n, _, _, r, way, _), some in found.items()
                 if (n, r) == (dataset, rate)
             }
-            p = paired_p(at.get("Best", []), at.get("MS", []), "accuracy_complete")
-            if p is not None and p < 0.05:
-                axis.annotate("*", (100 * rate, axis.get_ylim()[1]), ha="center", va="top")
+            for method, height in (("Best", 1.0), ("Simult.", 0.96)):
+                p = paired_p(at.get(method, []), at.get("MS", []), "accuracy_complete")
+                if p is not None and p < SIGNIFICANT:
+                    axis.annotate(
+                        "*", (100 * rate, height), color=_COLOURS[method], ha="center", va="top",
+                        xycoords=("data", "axes fraction"),
+                    )  # fmt: skip
         axis.set(title=title, xlabel="missing in training, %")
     axes[0, 0].set_ylabel("accuracy on complete test samples, %")
     axes[0, 0].legend(fontsize=7)
-    figure.suptitle("Mean ± s.e.m.; * Best and MS differ, p < 0.05, paired t-test")
+    figure.suptitle("Mean ± s.e.m.; * differs from MS (in the method's colour), p < 0.05, paired")
     return figure
 
 
@@ -121,7 +127,7 @@ def _conditions(rows: list[dict]):
             above, below = (mean_of(parts, k) for k in ("right_if_holds", "right_if_not"))
             axis.set_title(f"{method}, K = {K}\nε > g: {_short(above)}, else {_short(below)}")
             axis.set(xlabel="ε", ylabel="g")
-    figure.suptitle("ε against g (log counts, seed 0); percent right where ε > g and elsewhere")
+    figure.suptitle("ε against g (log counts, one seed); percent right where ε > g and elsewhere")
     return figure
 
 
@@ -184,9 +190,10 @@ def _channels(images: np.ndarray, n_tile_features: int) -> int:
 
 
 def _show(axis, image: np.ndarray) -> None:
-    """Show (channels, height, width); holes are yellow."""
+    """Show (channels, height, width); holes are yellow, of some channels only they are dark."""
     picture = np.repeat(image, 3, axis=0) if len(image) == 1 else image
-    picture = np.where(np.isnan(picture), np.array([1.0, 0.85, 0.2])[:, None, None], picture)
+    empty = np.isnan(picture).all(0)
+    picture = np.where(empty, np.array([1.0, 0.85, 0.2])[:, None, None], np.nan_to_num(picture))
     axis.imshow(picture.transpose(1, 2, 0), interpolation="nearest")
     axis.set(xticks=[], yticks=[])
 

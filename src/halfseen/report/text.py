@@ -5,16 +5,18 @@ from __future__ import annotations
 from halfseen.experiments import conditions, synthetic, table1, table2
 from halfseen.experiments.methods import MODERN, RIVALS
 from halfseen.experiments.paper import Place, printed
-from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.experiments.rows import key
+from halfseen.experiments.summary import SIGNIFICANT, groups, mean_of, paired_p
 from halfseen.report.figures import planned
+from halfseen.training.published import published_settings
 
 _NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 _NETWORKS = {
     "logistic": "logistic regression", "cnn4": "CNN4", "cnn4_bn": "CNN4 + BN",
     "resnet18": "ResNet-18",
 }  # fmt: skip
+Places = dict[Place, dict[str, dict[str, list[dict]]]]  # by variant, then by method
 _SHAPES = {"random": "", "half": ", half occluded", "rectangle": ", rectangle occluded"}
-_SIGNIFICANT = 0.05
 
 
 def results_text(rows: list[dict]) -> str:
@@ -28,15 +30,17 @@ def results_text(rows: list[dict]) -> str:
     by_experiment: dict[str, list[dict]] = {}
     for row in rows:
         by_experiment.setdefault(row["experiment"], []).append(row)
-    images = by_experiment.get("table1", []) + by_experiment.get("table2", [])
+    images = _at_places(by_experiment.get("table1", []) + by_experiment.get("table2", []))
+    planted = _at_places(by_experiment.get("synthetic", []))
+    held = _at_places(by_experiment.get("conditions", []))
     parts = [
         _HEAD,
         _failures(rows),
         _table("Table 1: compared methods", _table1_places(), ("Best", "Simult.", *RIVALS), images),
         _table("Table 2: our method", _table2_places(), ("Best", "Simult.", *MODERN), images),
         _baselines(images),
-        _synthetic(by_experiment.get("synthetic", [])),
-        _conditions(by_experiment.get("conditions", [])),
+        _synthetic(planted),
+        _conditions(held),
         _tuning(by_experiment.get("tuning", [])),
         *_figures(rows),
     ]
@@ -49,13 +53,20 @@ Generated from the rows in `results/` by `halfseen report results`; nothing here
 Accuracies in percent, mean ± standard error (n seeds); "paper" is the printed value. "Simult." is
 the paper's method by our faster steps (whole images or channels, the paper's objective, the network
 sees reconstructions); "Best" is what our library does best. Cells that are not there have not been
-run yet. Settings of image sets were chosen on validation images, those of the synthetic data by
-validation in the training set of the first seed; test images serve these numbers only."""
+run yet. Settings of "Best" on image sets were chosen on validation images (75% missing), and its
+weight decay is that of all methods; "Simult." on image sets has default weights. On synthetic data
+every method chooses by validation samples out of the training set of the first seed. Test samples
+serve these numbers only."""
+_METHODS = synthetic.METHODS
 
 
 def _failures(rows: list[dict]) -> str:
-    failed = [row for row in rows if row["status"] == "failed"]
-    return f"{len(failed)} rows are of cells that failed." if failed else ""
+    done = {key(row) for row in rows if row.get("status") == "done"}
+    failed = {key(row): row.get("error", "") for row in rows if key(row) not in done}
+    if not failed:
+        return ""
+    lines = [f"- {' '.join(map(str, cell))}: {error}" for cell, error in failed.items()]
+    return "Cells that failed:\n" + "\n".join(lines)
 
 
 def _figures(rows: list[dict]) -> list[str]:
@@ -81,23 +92,23 @@ def _table2_places() -> list[Place]:
     return found
 
 
-def _rows_at(place: Place, rows: list[dict]) -> dict[str, list[dict]]:
-    """Return the rows at a place by method."""
-    dataset, network, mechanism, rate = place
-    found: dict[str, list[dict]] = {}
-    for (name, _, kind, share, method, net), some in groups(rows).items():
-        if (name, net, kind, share) == (dataset, network, mechanism, rate):
-            found.setdefault(method, []).extend(some)
+def _at_places(rows: list[dict]) -> Places:
+    """Return rows by place, then by which copy of the data it is and by method."""
+    found: Places = {}
+    for (dataset, variant, mechanism, rate, method, network), some in groups(rows).items():
+        place = (dataset, network, mechanism, rate)
+        found.setdefault(place, {}).setdefault(variant, {})[method] = some
     return found
 
 
-def _table(title: str, places: list[Place], methods: tuple[str, ...], rows: list[dict]) -> str:
-    lines = []
-    for place in places:
-        found = _rows_at(place, rows)
-        for method in methods:
-            if method in found:
-                lines.append(_line(place, method, found[method]))
+def _table(title: str, places: list[Place], methods: tuple[str, ...], rows: Places) -> str:
+    lines = [
+        _line(place, method, found[method])
+        for place in places
+        for found in rows.get(place, {}).values()
+        for method in methods
+        if method in found
+    ]
     if not lines:
         return ""
     head = "| trained on | method | complete test | paper | test with holes | paper |\n"
@@ -112,80 +123,91 @@ def _line(place: Place, method: str, rows: list[dict]) -> str:
     return f"| {place_name(place, rows[0]['variant'])} | {method} | {' | '.join(cells)} |"
 
 
-def _baselines(rows: list[dict]) -> str:
+def _baselines(rows: Places) -> str:
     lines = []
     for dataset, network in table2.SETS:
         place = (dataset, network, "random", 0.0)
-        found = _rows_at(place, rows)
-        for method in table2.BASELINES:
-            if method in found:
-                mean, value = mean_of(found[method], "accuracy_complete"), printed(place, method)[0]
-                name = place_name(place, found[method][0]["variant"]).removesuffix(", 0%")
-                lines.append(f"| {name} | {method} | {mean} | {value or ''} |")
+        for variant, found in rows.get(place, {}).items():
+            for method in table2.BASELINES:
+                if method in found:
+                    mean = mean_of(found[method], "accuracy_complete")
+                    name = place_name(place, variant).removesuffix(", 0%")
+                    lines.append(
+                        f"| {name} | {method} | {mean} | {printed(place, method)[0] or ''} |"
+                    )
     if not lines:
         return ""
     head = "| trained on complete data | dropout at the input | complete test | paper |"
     return f"## Baselines\n\n{head}\n|---|---|---|---|\n" + "\n".join(lines)
 
 
-def _synthetic(rows: list[dict]) -> str:
+def _synthetic(rows: Places) -> str:
     lines = []
     for K, d in synthetic.PANELS:
         for rate in synthetic.RATES:
             place = (f"synthetic K={K} d={d:g} P=200", "logistic", "random", rate)
-            found = _rows_at(place, rows)
-            cells = [str(mean_of(found.get(m, []), "accuracy_complete") or "") for m in _ALL]
-            if any(cells):
-                lines.append(f"| {K} | {d:g} | {rate:.0%} | {' | '.join(cells)} | {_test(found)} |")
+            for found in rows.get(place, {}).values():
+                cells = [
+                    str(mean_of(found.get(m, []), "accuracy_complete") or "") for m in _METHODS
+                ]
+                cells += [_test(found, "Simult."), _test(found, "Best")]
+                lines.append(f"| {K} | {d:g} | {rate:.0%} | {' | '.join(cells)} |")
     if not lines:
         return ""
-    head = f"| K | d | missing | {' | '.join(_ALL)} | p, Best against MS |"
-    rule = "|---" * (len(_ALL) + 4) + "|"
+    tests = "p, Simult. against MS | p, Best against MS"
+    head = f"| K | d | missing | {' | '.join(_METHODS)} | {tests} |"
+    rule = "|---" * (len(_METHODS) + 5) + "|"
     return f"## Synthetic data, tested complete\n\n{head}\n{rule}\n" + "\n".join(lines)
 
 
-_ALL = synthetic.METHODS
+def _test(found: dict[str, list[dict]], method: str) -> str:
+    p = paired_p(found.get(method, []), found.get("MS", []), "accuracy_complete")
+    return "" if p is None else f"{p:.2g}{' *' if p < SIGNIFICANT else ''}"
 
 
-def _test(found: dict[str, list[dict]]) -> str:
-    p = paired_p(found.get("Best", []), found.get("MS", []), "accuracy_complete")
-    return "" if p is None else f"{p:.2g}{' *' if p < _SIGNIFICANT else ''}"
-
-
-def _conditions(rows: list[dict]) -> str:
+def _conditions(rows: Places) -> str:
     lines = []
     for K in conditions.SPARSITIES:
         place = (f"synthetic K={K} d=0 P=100", "logistic", "random", 0.95)
-        for method, some in _rows_at(place, rows).items():
-            for name in ("type II", "type II, sound", "type I, sound"):
-                cells = [
-                    str(mean_of([row[name] for row in some], part) or "")
-                    for part in ("holds", "right_if_holds", "right_if_not", "same_if_holds")
-                ]
-                lines.append(f"| {K} | {method} | {name} | {' | '.join(cells)} |")
+        for found in rows.get(place, {}).values():
+            for method, some in sorted(found.items()):
+                for name in ("type II", "type II, sound", "type I, sound"):
+                    cells = [
+                        str(mean_of([row[name] for row in some], part) or "")
+                        for part in ("holds", "right_if_holds", "right_if_not", "same_if_holds")
+                    ]
+                    lines.append(f"| {K} | {method} | {name} | {' | '.join(cells)} |")
     if not lines:
         return ""
     head = (
         "| K | method | condition | holds | right where it holds | right elsewhere | class of "
         "the original as of the reconstruction, where it holds |"
     )
-    return f"## Conditions, 95% missing\n\n{head}\n|---|---|---|---|---|---|---|\n" + "\n".join(
-        lines
-    )
+    rule = "|---|---|---|---|---|---|---|"
+    return f"## Conditions, 95% missing\n\n{head}\n{rule}\n" + "\n".join(lines)
 
 
 def _tuning(rows: list[dict]) -> str:
-    best: dict[Place, tuple[float, str, int]] = {}
-    for (dataset, _, kind, rate, method, network), some in groups(rows).items():
+    best: dict[tuple, tuple[float, str, int]] = {}
+    for (dataset, variant, kind, rate, method, network), some in groups(rows).items():
         mean = mean_of(some, "accuracy_validation")
-        place = (dataset, network, kind, rate)
+        place = ((dataset, network, kind, rate), variant)
         if mean and mean.mean > best.get(place, (-1.0, "", 0))[0]:
             best[place] = (mean.mean, method, mean.n)
     if not best:
         return ""
     lines = [
-        f"| {place_name(place)} | {method} | {value:.2f} (n = {n}) |"
+        f"| {place_name(*place)} | {method} | {value:.2f} (n = {n}) | {_paper_lambdas(place[0])} |"
         for place, (value, method, n) in best.items()
     ]
-    head = "| data | best λ | validation accuracy |\n|---|---|---|\n"
+    head = "| data | best λ | validation accuracy | paper's λ |\n|---|---|---|---|\n"
     return f"## Tuning of λ1 and λ2 (Simult.)\n\n{head}" + "\n".join(lines)
+
+
+def _paper_lambdas(place: Place) -> str:
+    dataset, network, _, rate = place
+    try:
+        settings = published_settings(f"{dataset}-{network}", rate)
+    except ValueError:  # the paper has none there
+        return ""
+    return f"λ1={settings['lambda_rec']:g} λ2={settings['lambda_l1']:g}"
