@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -50,7 +50,10 @@ def read_all(folder: Path, names: Iterable[str]) -> list[dict]:
 def append(path: Path, row: dict) -> None:
     """Add a row to a file; a line that a killed process left unfinished is cut off first."""
     with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another process may be writing rows as well
+        with contextlib.suppress(ImportError):  # another process may be writing rows as well
+            import fcntl  # not on Windows
+
+            fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         text = file.read()
         last = text[text.rfind(b"\n") + 1 :]
