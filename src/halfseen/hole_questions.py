@@ -62,7 +62,7 @@ class HoleQuestions(ScoringClassifier):
         """Say for each sample whether any values of its missing features change its class.
 
         Exact for a linear network. For others bounds are carried through the layers, which may
-        fail to certify a sample, but do not certify wrongly.
+        fail to certify a sample, but, up to rounding, do not certify wrongly.
 
         Parameters
         ----------
