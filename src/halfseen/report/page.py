@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from pathlib import Path
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 13px; }
 th, td { border-bottom: 1px solid #ddd; padding: .25rem .6rem; text-align: left; }
+td { white-space: nowrap; }
 img { max-width: 100%; } h2 { margin-top: 2.5rem; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181c; color: #e6e6e6; } th, td { border-color: #444; }
@@ -48,10 +51,12 @@ def _block(block: str) -> str:
         marks, words = block.split(" ", 1)
         return f"<h{len(marks)}>{html.escape(words)}</h{len(marks)}>"
     if not block.startswith("|"):
-        return f"<p>{html.escape(block)}</p>"
+        words = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(block))
+        return f"<p>{words}</p>"
     head, _, *lines = [
         [html.escape(cell.strip()) for cell in line.strip("|").split("|")]
         for line in block.split("\n")
     ]
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in lines)
-    return f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>{rows}</table>"
+    names = "".join(f"<th>{cell}</th>" for cell in head)
+    return f'<div class="wide"><table><tr>{names}</tr>{rows}</table></div>'

@@ -180,8 +180,8 @@ def _conditions(rows: Places) -> str:
     if not lines:
         return ""
     head = (
-        "| K | method | condition | holds | right where it holds | right elsewhere | class of "
-        "the original as of the reconstruction, where it holds |"
+        "| K | method | condition | holds | right where it holds | right elsewhere | original in "
+        "the class of its reconstruction, where it holds |"
     )
     rule = "|---|---|---|---|---|---|---|"
     return f"## Conditions, 95% missing\n\n{head}\n{rule}\n" + "\n".join(lines)
