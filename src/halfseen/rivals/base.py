@@ -15,6 +15,7 @@ from halfseen.fitting import (
     is_number,
     is_small,
     learning_rate,
+    learns_in_half,
     require,
     split_for_validation,
     training_mode,
@@ -103,6 +104,9 @@ class NetworkRival(ScoringClassifier):
                 filled = fresh._fill(values[held_out])
                 validation = _samples(filled, values, labels, held_out).to(device, dtype)
             network = fresh._make_network(samples, len(classes), seed).to(device, dtype)
+            if learns_in_half(self, device):  # as our method does; images as tensor cores read them
+                network.half = True
+                network.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             n_epochs = epochs(self, len(samples))
             plan = Plan(
                 n_epochs, self.batch_size, learning_rate(self), self.hide, weight_decay(self)

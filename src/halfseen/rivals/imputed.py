@@ -184,7 +184,7 @@ class FilledNetwork(HoleNetwork):
             holes = (~observed).to(X.dtype)
             # A vector gets longer; an image gets more channels.
             X = torch.stack([X, holes], 1) if X.ndim == 3 else torch.cat([X, holes], 1)
-        return self.network(X)
+        return self.classified(X)
 
 
 def _with_indicator_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -166,7 +166,7 @@ class MixtureNetwork(HoleNetwork):
         if rest and isinstance(rest[0], _BatchNorm):
             self.norm, rest = rest[0], rest[1:]
         self.rectified = bool(rest) and isinstance(rest[0], nn.ReLU)
-        self.rest = nn.Sequential(*rest[1:] if self.rectified else rest)
+        self.network = nn.Sequential(*rest[1:] if self.rectified else rest)
 
     def own_rates(self) -> list[tuple[Tensor, float]]:
         """Return the parameters of the mixture, which move slowly."""
@@ -174,7 +174,7 @@ class MixtureNetwork(HoleNetwork):
 
     def forward(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return scores, shape (n_samples, n_classes)."""
-        return self.rest(self.expected_activation(X, observed))
+        return self.classified(self.expected_activation(X, observed))
 
     def expected_activation(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return the expected output of the first layer and its ReLU, given what is observed."""

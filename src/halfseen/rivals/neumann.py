@@ -116,7 +116,7 @@ class NeuMissNetwork(HoleNetwork):
 
     def forward(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return scores, shape (n_samples, n_classes)."""
-        return self.network(self.complete(X, observed))
+        return self.classified(self.complete(X, observed))
 
 
 def observed_covariance(X: Tensor, observed: Tensor) -> Tensor:

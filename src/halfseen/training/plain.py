@@ -11,7 +11,24 @@ from halfseen.training.trainer import Plan, Trainer, adam
 
 
 class HoleNetwork(nn.Module):
-    """A network that is called with values and `observed` and returns scores."""
+    """A network that is called with values and `observed` and returns scores.
+
+    Attributes
+    ----------
+    network : Module
+        What classifies in the end.
+    half : bool
+        Whether that multiplies in bfloat16 while it learns.
+    """
+
+    network: nn.Module
+    half = False
+
+    def classified(self, X: Tensor) -> Tensor:
+        """Return the scores of completed samples."""
+        with torch.autocast(X.device.type, torch.bfloat16, enabled=self.half and self.training):
+            scores = self.network(X)
+        return scores.to(X.dtype)
 
     def own_rates(self) -> list[tuple[Tensor, float]]:
         """Return parameters with a learning rate of their own, see `adam`."""
