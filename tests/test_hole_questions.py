@@ -446,3 +446,17 @@ def test_a_share_is_a_share_and_depends_on_no_neighbour(digits):
     share = clf.completion_proba(X, n_draws=10)
     assert set(np.unique(share)) <= {k / 10 for k in range(11)}
     np.testing.assert_array_equal(clf.completion_proba(X[40:50], n_draws=10), share[40:50])
+
+
+def test_pixels_that_nearly_never_vary_do_not_blur_the_others():
+    X, y = load_digits(return_X_y=True)
+    images = X[:600].reshape(-1, 8, 8)
+    rare = images.copy()
+    rare[np.arange(8), np.arange(8), 0] += 1e-6  # the left edge is dark otherwise
+    errors = [
+        SparseCodingClassifier(tiling=Patches(4, 2), random_state=0, n_epochs=2)
+        .fit(ampute(data, "random", 0.25, random_state=0), y[:600])
+        .completion_error_[:, 2:6]
+        for data in (images, rare)
+    ]
+    np.testing.assert_allclose(*errors, rtol=0.5)

@@ -48,8 +48,10 @@ def learn_background(
     spread = np.where(varying, np.sqrt(moments.squares / moments.count), 1.0)
     squares, count = _hidden_squares(completion, samples, seed)
     squares = squares * np.square(scale / spread)  # in units of the feature's own deviation
-    # A feature that was rarely hidden leans on the others.
-    overall = (squares[varying].sum() + 1) / (count[varying].sum() + 1)
+    # A feature that was rarely hidden leans on the others: on their median, since one that
+    # nearly never varies is off by many of its deviations.
+    known = varying & (count > 0)
+    overall = np.median(squares[known] / count[known]) if known.any() else 1.0
     error = spread * np.sqrt((squares + _AS_KNOWN * overall) / (count + _AS_KNOWN))
     return Background(moments.low, moments.high, np.where(varying, error, 0.0))
 
