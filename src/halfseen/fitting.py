@@ -107,7 +107,7 @@ def weight_decay(settings) -> float:
     """Return the weight decay of the network: strong for our convolutions, which overfit."""
     if not isinstance(settings.network, str):
         return _USUAL_DECAY
-    return {"cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.05}.get(settings.network, _USUAL_DECAY)
+    return {"cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}.get(settings.network, _USUAL_DECAY)
 
 
 def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 
+import numpy as np
 from sklearn.base import clone
 
 from halfseen.experiments.data import load, with_holes
@@ -33,8 +34,8 @@ def run(cell: dict, context: Context) -> dict:
     seconds = time.perf_counter() - start
     incomplete = None
     if rate:
-        test = with_holes(data.X_test, cell["mechanism"], rate, cell["seed"], test=True)
-        incomplete = float(clf.score(test, data.y_test))
+        places = (cell[name] for name in ("dataset", "mechanism", "rate", "seed"))
+        incomplete = float(clf.score(_holes(*places, context, test=True), data.y_test))
     return {
         "accuracy_complete": float(clf.score(data.X_test, data.y_test)),
         "accuracy_incomplete": incomplete,
@@ -70,4 +71,13 @@ def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Con
     data = load(dataset, context.folder, seed, context.small)
     if rate == 0:
         return data.X_train, data.y_train
-    return with_holes(data.X_train, mechanism, rate, seed, test=False), data.y_train
+    return _holes(dataset, mechanism, rate, seed, context, test=False), data.y_train
+
+
+@functools.lru_cache(maxsize=3)  # the methods of a cell follow each other
+def _holes(
+    dataset: str, mechanism: str, rate: float, seed: int, context: Context, *, test: bool
+) -> np.ndarray:
+    data = load(dataset, context.folder, seed, context.small)
+    X = data.X_test if test else data.X_train
+    return with_holes(X, mechanism, rate, seed, test=test)

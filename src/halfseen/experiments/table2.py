@@ -25,13 +25,15 @@ def cells(seeds: int, small: bool) -> list[dict]:
     """Return the cells, those of "Best" first."""
     sets = (("digits", "cnn4_bn"),) if small else SETS
     found = []
-    for method in ("Best", "Simult.", *MODERN):
+    for methods in (("Best",), ("Simult.", *MODERN)):
         for dataset, network in sets:
             occluded = OCCLUDED if network.startswith("cnn4") else ()
-            for mechanism, rate in OCCLUDED[:1] if small else (*RANDOM, *occluded):
-                found += [
-                    cell(dataset, mechanism, rate, method, network, seed) for seed in range(seeds)
-                ]
+            found += [
+                cell(dataset, mechanism, rate, method, network, seed)
+                for mechanism, rate in (OCCLUDED[:1] if small else (*RANDOM, *occluded))
+                for seed in range(seeds)
+                for method in methods
+            ]
     for dataset, network in sets:
         baselines = BASELINES if network == "logistic" else BASELINES[:1]
         found += [
