@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
     from halfseen.masks import ampute as ampute
     from halfseen.side_by_side import fit_side_by_side as fit_side_by_side
+    from halfseen.table_encoder import TableEncoder as TableEncoder
     from halfseen.tilings import Channels as Channels
     from halfseen.tilings import Patches as Patches
     from halfseen.tilings import Whole as Whole
@@ -30,6 +31,7 @@ _HOME = {
     "Published": "halfseen.training.published",
     "SparseCodingClassifier": "halfseen.classifier",
     "SparseCodingImputer": "halfseen.imputer",
+    "TableEncoder": "halfseen.table_encoder",
     "Whole": "halfseen.tilings",
     "ampute": "halfseen.masks",
     "compare": "halfseen.comparing",

@@ -1,0 +1,145 @@
+"""`TableEncoder`: a table with columns of any kind as numbers with NaN in the holes, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from halfseen.fitting import is_whole, require
+from halfseen.table_columns import as_frame, learn_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn the columns of a table into numbers; what is missing stays a hole.
+
+    Numbers and dates are centred and scaled to variance 1. A category becomes a block of
+    columns, one of them 1, the others 0. Where a category is missing, or was never seen in
+    training, the whole block is a hole: missing is not a category of its own. Text that reads
+    as numbers or dates in every row is taken as such.
+
+    Parameters
+    ----------
+    add_indicator : bool
+        Whether to append a column for each one that had holes in training: 1 where it is
+        missing, 0 elsewhere. It helps where *that* a value is missing says something.
+    max_categories : int
+        The most frequent categories of a column that get a place in its block; rarer ones are
+        holes.
+
+    Attributes
+    ----------
+    columns_ : list of Column
+        What is known of each column: its kind, scale, categories.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the table had column names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from halfseen import TableEncoder
+    >>> table = pd.DataFrame({"age": [50, None, 70], "blood": ["A", "B", None]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> encoder.transform(table)
+    array([[-1.,  1.,  0.],
+           [nan,  0.,  1.],
+           [ 1., nan, nan]])
+    >>> encoder.inverse_transform([[0.0, 0.2, 0.7]])
+        age blood
+    0  60.0     B
+    """
+
+    def __init__(self, *, add_indicator: bool = False, max_categories: int = 50):
+        self.add_indicator = add_indicator
+        self.max_categories = max_categories
+
+    def fit(self, X, y=None) -> TableEncoder:
+        """Learn kinds, scales and categories of the columns.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_rows, n_columns)
+            Columns of numbers, text, truth values or dates. None, NaN and NaT are holes.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        require(self, "add_indicator", isinstance(self.add_indicator, bool), "True or False")
+        require(self, "max_categories", is_whole(self.max_categories), "a whole number ≥ 1")
+        frame = as_frame(self._checked(X, reset=True))
+        self.columns_ = [
+            learn_column(frame.iloc[:, place], self.max_categories)
+            for place in range(frame.shape[1])
+        ]
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Return numbers, shape (n_rows, n_features_out), NaN in the holes."""
+        check_is_fitted(self)
+        frame = as_frame(self._checked(X, reset=False))
+        parts = [column.encoded(frame.iloc[:, place]) for place, column in enumerate(self.columns_)]
+        if self.add_indicator:
+            parts += [
+                np.isnan(part[:, :1]).astype(float)
+                for part, column in zip(parts, self.columns_, strict=True)
+                if column.had_holes
+            ]
+        return np.concatenate(parts, axis=1)
+
+    def inverse_transform(self, X) -> pd.DataFrame:
+        """Return the table that numbers stand for, with the columns and types of training.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features_out)
+            As `transform` returns it, or completed. NaN becomes a missing value.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        values = np.asarray(X, dtype=float)
+        n_expected = len(self.get_feature_names_out())
+        if values.ndim != 2 or values.shape[1] != n_expected:
+            raise ValueError(
+                f"X must have shape (n_rows, {n_expected}), as transform returns it; got "
+                f"{values.shape}."
+            )
+        decoded, at = {}, 0
+        for place, column in enumerate(self.columns_):
+            decoded[place] = column.decoded(values[:, at : at + column.width])
+            at += column.width
+        frame = pd.DataFrame(decoded)
+        frame.columns = pd.Index([column.name for column in self.columns_])
+        return frame
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Return the names of the columns of the result."""
+        check_is_fitted(self)
+        names = [name for column in self.columns_ for name in column.names_out()]
+        if self.add_indicator:
+            names += [f"{column.name} missing" for column in self.columns_ if column.had_holes]
+        return np.array(names, dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        if hasattr(X, "to_pandas"):  # polars, pyarrow
+            X = X.to_pandas()
+        if hasattr(X, "iloc"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)

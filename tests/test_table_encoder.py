@@ -1,0 +1,164 @@
+"""Tables with columns of any kind: to numbers with holes, and back."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from halfseen import SparseCodingClassifier, TableEncoder
+
+
+@pytest.fixture
+def table():
+    return pd.DataFrame(
+        {
+            "age": [31, 45, 62, 50],
+            "dose": [0.5, np.nan, 1.5, 2.5],
+            "blood": ["A", None, "B", "AB"],
+            "smokes": [True, False, None, True],
+            "seen": pd.to_datetime(
+                ["2024-01-01 00:00", None, "2024-03-01 00:00", "2024-02-01 12:30"]
+            ),
+            "ward": pd.Categorical(["x", "y", None, "y"]),
+            "count": pd.array([1, None, 3, 4], dtype="Int64"),
+            "born": ["1960-05-01", "1980-01-31", None, "1955-12-12"],
+            "code": ["1", " 2", None, "4.5"],
+        }
+    )
+
+
+@parametrize_with_checks([TableEncoder(), TableEncoder(add_indicator=True)])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+def test_kinds_are_found(table):
+    kinds = {column.name: column.kind for column in TableEncoder().fit(table).columns_}
+    assert kinds == {
+        "age": "number", "dose": "number", "blood": "category", "smokes": "boolean",
+        "seen": "date", "ward": "category", "count": "number", "born": "date", "code": "number",
+    }  # fmt: skip
+
+
+def test_holes_stay_holes_and_numbers_are_scaled_as_by_scikit_learn(table):
+    before = table.copy()
+    encoder = TableEncoder().fit(table)
+    frame = pd.DataFrame(encoder.transform(table), columns=encoder.get_feature_names_out())
+    pd.testing.assert_frame_equal(table, before)
+    for name in ("age", "dose", "count"):
+        given = table[[name]].astype(float).to_numpy()
+        np.testing.assert_allclose(frame[[name]], StandardScaler().fit_transform(given))
+    blocks = {"blood": ["A", "AB", "B"], "ward": ["x", "y"]}
+    for name, categories in blocks.items():
+        block = frame[[f"{name}={category}" for category in categories]].to_numpy()
+        assert np.isnan(block[table[name].isna()]).all()
+        np.testing.assert_array_equal(block[table[name].notna()].sum(1), 1)
+    assert np.isnan(frame.loc[1, "dose"])
+    days = (table["seen"] - table["seen"].mean()) / pd.Timedelta(days=1)
+    ratio = frame["seen"] / days
+    assert ratio.max() == pytest.approx(ratio.min())
+
+
+def test_the_way_back_gives_values_and_types(table):
+    encoder = TableEncoder().fit(table)
+    back = encoder.inverse_transform(encoder.transform(table))
+    assert list(back.columns) == list(table.columns)
+    for name in ("age", "dose", "count", "seen"):
+        assert back[name].dtype == table[name].dtype
+        pd.testing.assert_series_equal(back[name], table[name])
+    for name in ("blood", "smokes", "ward"):
+        assert back[name].isna().equals(table[name].isna())
+        assert (back[name].astype(object) == table[name].astype(object))[table[name].notna()].all()
+    assert back["code"].tolist()[3] == "4.5"
+
+
+def test_completed_numbers_come_back_as_whole_ones_where_they_were(table):
+    encoder = TableEncoder().fit(table)
+    values = np.nan_to_num(encoder.transform(table), nan=0.3)
+    back = encoder.inverse_transform(values)
+    assert not back.isna().any(axis=None)
+    assert back["age"].dtype == np.int64
+    assert (back["count"] % 1 == 0).all()
+
+
+def test_time_zones_come_back():
+    dates = pd.Series(
+        pd.to_datetime(["2024-07-01 12:00", None, "2024-12-01 00:00"])
+    ).dt.tz_localize("Europe/Warsaw")
+    table = pd.DataFrame({"when": dates})
+    encoder = TableEncoder().fit(table)
+    back = encoder.inverse_transform(encoder.transform(table))
+    pd.testing.assert_frame_equal(back, table)
+
+
+def test_unseen_and_rare_categories_are_holes():
+    table = pd.DataFrame({"town": ["a"] * 5 + ["b"] * 3 + ["c"] + [None]})
+    encoder = TableEncoder(max_categories=2).fit(table)
+    assert list(encoder.get_feature_names_out()) == ["town=a", "town=b"]
+    values = encoder.transform(pd.DataFrame({"town": ["b", "c", "new", None]}))
+    np.testing.assert_array_equal(values[0], [0, 1])
+    assert np.isnan(values[1:]).all()
+
+
+def test_indicators_say_where_holes_were(table):
+    plain, marked = (TableEncoder(add_indicator=flag).fit(table) for flag in (False, True))
+    n_plain = len(plain.get_feature_names_out())
+    values = marked.transform(table)
+    np.testing.assert_array_equal(values[:, :n_plain], plain.transform(table))
+    names = list(marked.get_feature_names_out())[n_plain:]
+    assert "age missing" not in names  # it never was
+    for place, name in enumerate(names):
+        holes = table[name.removesuffix(" missing")].isna()
+        np.testing.assert_array_equal(values[:, n_plain + place], holes)
+    pd.testing.assert_frame_equal(
+        marked.inverse_transform(values), plain.inverse_transform(values[:, :n_plain])
+    )
+
+
+def test_in_a_pipeline_with_text_and_holes():
+    random = np.random.default_rng(0)
+    y = random.integers(2, size=200)
+    colour = np.where(random.random(200) < 0.9, np.array(["red", "blue"])[y], "green")
+    table = pd.DataFrame({"colour": colour, "noise": random.standard_normal(200)})
+    table = table.mask(random.random(table.shape) < 0.2)
+    pipeline = make_pipeline(TableEncoder(), SparseCodingClassifier(random_state=0))
+    assert pipeline.fit(table[:150], y[:150]).score(table[150:], y[150:]) > 0.8
+
+
+def test_other_frames_and_arrays():
+    rows = {"a": [1.0, None, 3.0], "b": ["x", "y", None]}
+    expected = TableEncoder().fit_transform(pd.DataFrame(rows))
+    np.testing.assert_array_equal(TableEncoder().fit_transform(pl.DataFrame(rows)), expected)
+    objects = np.array(list(zip(*rows.values(), strict=True)), dtype=object)
+    np.testing.assert_array_equal(TableEncoder().fit_transform(objects), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": ["31", "old", "2", "3"]}, "column 'age' has numbers; got 'old' in row 1"),
+        ({"age": [1, 2, np.inf, 3]}, "infinite value in row 2"),
+        ({"seen": ["2024-01-01", "soon", None, None]}, "'seen' has dates; got 'soon' in row 1"),
+        ({"smokes": [True, "maybe", None, None]}, "'smokes' has booleans; got 'maybe' in row 1"),
+    ],
+)
+def test_values_of_another_kind_are_refused(table, change, message):
+    encoder = TableEncoder().fit(table)
+    with pytest.raises(ValueError, match=message):
+        encoder.transform(table.assign(**change))
+
+
+def test_tables_that_cannot_be_learned_are_refused(table):
+    with pytest.raises(ValueError, match="column 'blood' has no value at all; remove it"):
+        TableEncoder().fit(table.assign(blood=None))
+    with pytest.raises(ValueError, match="feature names"):
+        TableEncoder().fit(table).transform(table.rename(columns={"age": "years"}))
+    with pytest.raises(ValueError, match="max_categories must be a whole number"):
+        TableEncoder(max_categories=0).fit(table)
+    with pytest.raises(ValueError, match="X must have shape"):
+        TableEncoder().fit(table).inverse_transform(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="squares are out of range"):
+        TableEncoder().fit(pd.DataFrame({"a": [1e300, -1e300]}))
