@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halfseen.imputer import SparseCodingImputer as SparseCodingImputer
     from halfseen.masks import ampute as ampute
     from halfseen.side_by_side import fit_side_by_side as fit_side_by_side
+    from halfseen.table_classifier import TableClassifier as TableClassifier
     from halfseen.table_encoder import TableEncoder as TableEncoder
     from halfseen.tilings import Channels as Channels
     from halfseen.tilings import Patches as Patches
@@ -31,6 +32,7 @@ _HOME = {
     "Published": "halfseen.training.published",
     "SparseCodingClassifier": "halfseen.classifier",
     "SparseCodingImputer": "halfseen.imputer",
+    "TableClassifier": "halfseen.table_classifier",
     "TableEncoder": "halfseen.table_encoder",
     "Whole": "halfseen.tilings",
     "ampute": "halfseen.masks",
@@ -40,7 +42,7 @@ _HOME = {
     "sparse_encode": "halfseen.coding",
 }
 
-_MODULES = ("datasets", "masks", "nn", "rivals")
+_MODULES = ("datasets", "masks", "nn", "plots", "rivals")
 
 __all__ = ["__version__", *_HOME]
 

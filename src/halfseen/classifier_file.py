@@ -15,7 +15,7 @@ from halfseen.sparse_fitting import Fitted, make_module
 from halfseen.tilings import Channels, Patches, Tiling, Whole
 from halfseen.training.published import Published
 
-_KIND = "classifier"
+KIND = "classifier"
 _PLAIN = (
     "n_atoms",
     "lambda_rec",
@@ -33,10 +33,15 @@ _PLAIN = (
 
 def save(classifier, path: str | os.PathLike) -> None:
     """Write a fitted classifier to a file."""
+    storage.write(path, KIND, to_tree(classifier))
+
+
+def to_tree(classifier) -> dict:
+    """Return a fitted classifier as a tree of tensors and plain values."""
     module = classifier.module_
     given = classifier._fit_parameters
     random_state = given["random_state"]
-    tree = {
+    return {
         "parameters": {
             **{name: plain(given[name]) for name in _PLAIN},
             "network": given["network"] if isinstance(given["network"], str) else None,
@@ -60,12 +65,15 @@ def save(classifier, path: str | os.PathLike) -> None:
         },
         "weights": module.state_dict(),
     }
-    storage.write(path, _KIND, tree)
 
 
 def load(cls, path: str | os.PathLike, network, device):
     """Return a classifier of class `cls` from a file that `save` wrote."""
-    tree = storage.read(path, _KIND)
+    return from_tree(cls, storage.read(path, KIND), path, network, device)
+
+
+def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
+    """Return a classifier of class `cls` from a tree that `to_tree` made, read from `path`."""
     try:
         parameters = dict(tree["parameters"])
         parameters["tiling"] = _tiling_from_plain(parameters["tiling"])

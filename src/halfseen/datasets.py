@@ -7,7 +7,6 @@ standard split. Images are float32 of shape (n, channels, height, width), from 0
 from __future__ import annotations
 
 import os
-import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,12 +17,12 @@ import numpy as np
 
 from halfseen.boundary import seed_from
 from halfseen.fitting import is_number, is_whole
+from halfseen.table_files import read_frame, split_target
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")
 
 
 class ImageSet(NamedTuple):
@@ -199,35 +198,8 @@ def table(path: str | os.PathLike, target: str) -> tuple[pd.DataFrame, np.ndarra
         All other columns, in their order.
     y : ndarray
     """
-    import pandas as pd
-
-    path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".tsv", ".parquet"):
-        raise ValueError(f"{str(path)!r} must end in .csv, .tsv or .parquet.")
-    try:
-        frame = pd.read_parquet(path) if kind == ".parquet" else _read_text(path, kind, target)
-    except FileNotFoundError:
-        raise
-    except (ValueError, OSError) as error:  # what pandas and pyarrow raise
-        raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
-    if target not in frame.columns:
-        raise ValueError(
-            f"{str(path)!r} has no column {target!r}; its columns are "
-            f"{', '.join(map(repr, frame.columns))}."
-        )
-    if len(frame) == 0 or len(frame.columns) < 2:
-        raise ValueError(
-            f"{str(path)!r} has {len(frame)} rows and {len(frame.columns) - 1} columns beside "
-            f"{target!r}; at least one of each is needed."
-        )
-    X, y = frame.drop(columns=target), frame[target]
-    if y.isna().any():
-        raise ValueError(
-            f"{str(path)!r} has no label in {int(y.isna().sum())} rows, the first is row "
-            f"{int(y.isna().argmax())}; remove them."
-        )
-    return X.apply(_numbers, source=path), y.to_numpy()
+    X, y = split_target(read_frame(path, target), target, path)
+    return X.apply(_numbers, source=Path(path)), y
 
 
 def _numbers(column: pd.Series, source: Path) -> pd.Series:
@@ -235,35 +207,17 @@ def _numbers(column: pd.Series, source: Path) -> pd.Series:
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column):
-        text = column.astype("string").str.strip()
-        text = text.mask(text.isin(_MISSING)).replace({"True": "1", "False": "0"})
+        text = column.astype("string").str.strip().replace({"True": "1", "False": "0"})
         numbers = pd.to_numeric(text, errors="coerce")
         wrong = text.notna() & numbers.isna()
         if wrong.any():
             raise ValueError(
                 f"column {column.name!r} of {str(source)!r} is not numeric, for example "
-                f"{text[wrong].iloc[0]!r}; encode it as numbers first."
+                f"{text[wrong].iloc[0]!r}; encode it first, for example by "
+                f"halfseen.TableEncoder."
             )
         column = numbers
     return column.astype(np.float64)
-
-
-def _read_text(path: Path, kind: str, target: str) -> pd.DataFrame:
-    import pandas as pd
-
-    settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
-    columns = pd.read_csv(path, nrows=0, **settings).columns
-    # A label may well be called "-" or "None"; only an empty one is missing.
-    holes = {column: [""] if column == target else _MISSING for column in columns}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            # Without an index column pandas warns of rows that are longer than the header.
-            return pd.read_csv(
-                path, na_values=holes, keep_default_na=False, index_col=False, **settings
-            )
-        except pd.errors.ParserWarning as error:
-            raise ValueError("its rows have more fields than its header has names") from error
 
 
 def _image_set(

@@ -25,6 +25,7 @@ _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
 _USUAL_EPOCHS = 10
 _USUAL_DECAY = 1e-3
+_DECAYS = {"mlp": 0.5, "cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}
 
 
 @contextlib.contextmanager
@@ -104,10 +105,10 @@ def learning_rate(settings) -> float:
 
 
 def weight_decay(settings) -> float:
-    """Return the weight decay of the network: strong for our convolutions, which overfit."""
+    """Return the weight decay of the network: strong for those of ours that overfit."""
     if not isinstance(settings.network, str):
         return _USUAL_DECAY
-    return {"cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}.get(settings.network, _USUAL_DECAY)
+    return _DECAYS.get(settings.network, _USUAL_DECAY)
 
 
 def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:

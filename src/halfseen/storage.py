@@ -66,7 +66,12 @@ def require_folder(path: str | os.PathLike) -> None:
 
 
 def read(path: str | os.PathLike, kind: str) -> dict:
-    """Return the tree of a file that `write` wrote, its tensors on the CPU.
+    """Return the tree of a file that `write` wrote, its tensors on the CPU; see `read_any`."""
+    return read_any(path, (kind,))[1]
+
+
+def read_any(path: str | os.PathLike, kinds: tuple[str, ...]) -> tuple[str, dict]:
+    """Return the kind and the tree of a file of one of several kinds.
 
     Raises
     ------
@@ -87,15 +92,16 @@ def read(path: str | os.PathLike, kind: str) -> dict:
                     f"{str(path)!r} was written by a newer halfseen (file version {version}, this "
                     f"one reads up to {VERSION}); update halfseen."
                 )
-            if content["kind"] != kind:
+            if content["kind"] not in kinds:
                 raise ValueError(
-                    f"{str(path)!r} is a {content['kind']} of halfseen; a {kind} was expected."
+                    f"{str(path)!r} is a {content['kind']} of halfseen; a {' or '.join(kinds)} "
+                    f"was expected."
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         checksum = content.pop("checksum")
         if checksum != _checksum(content, tensors):
             raise ValueError(f"{str(path)!r} was altered or damaged: its checksum is wrong.")
-        return _join(content["tree"], tensors)
+        return content["kind"], _join(content["tree"], tensors)
     except (*_DAMAGE, SafetensorError) as error:
         raise ValueError(
             f"{str(path)!r} is no file of halfseen, or it is cut off or damaged "

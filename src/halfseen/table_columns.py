@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from halfseen.boundary import plain
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -94,9 +96,9 @@ class Column:
         return {**asdict(self), "categories": list(self.categories)}
 
     @classmethod
-    def from_plain(cls, plain: dict) -> Column:
+    def from_plain(cls, stored: dict) -> Column:
         """Return a column from what `to_plain` returned."""
-        return cls(**{**plain, "categories": tuple(plain["categories"])})
+        return cls(**{**stored, "categories": tuple(stored["categories"])})
 
 
 def as_frame(table: Any) -> pd.DataFrame:
@@ -108,11 +110,11 @@ def as_frame(table: Any) -> pd.DataFrame:
     return pd.DataFrame(np.asarray(table)).infer_objects()
 
 
-def learn_column(values: pd.Series, max_categories: int) -> Column:
+def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> Column:
     """Return what a column is; see `TableEncoder`."""
     import pandas as pd
 
-    name, missing = values.name, values.isna().to_numpy()
+    name, missing = plain(values.name), values.isna().to_numpy()
     if missing.all():
         raise ValueError(f"column {name!r} has no value at all; remove it.")
     dtype, had_holes = str(values.dtype), bool(missing.any())
@@ -127,14 +129,17 @@ def learn_column(values: pd.Series, max_categories: int) -> Column:
         known = numbers[~missing]
         _refuse_infinite(name, known)
         with np.errstate(over="ignore", invalid="ignore"):
-            centre, scale = float(known.mean()), float(known.std())
+            centre = _rounded(np.average(known, weights=weight[~missing]))
+            square = np.average(np.square(known - centre), weights=weight[~missing])
+            scale = _rounded(np.sqrt(square))
         if not np.isfinite([centre, scale]).all():
             raise ValueError(f"column {name!r} has values whose squares are out of range.")
         whole = kind == "number" and bool((known == np.rint(known)).all())
         constant = known.min() == known.max()
         return Column(name, kind, dtype, centre, 1.0 if constant else scale, whole, (), had_holes)
-    counts = _text(values).value_counts()
-    categories = tuple(sorted(counts.index[:max_categories]))
+    counts = pd.Series(weight).groupby(_text(values).to_numpy()).sum()
+    frequent = counts.sort_values(ascending=False, kind="stable").index[:max_categories]
+    categories = tuple(sorted(frequent))
     return Column(name, "category", dtype, categories=categories, had_holes=had_holes)
 
 
@@ -183,6 +188,11 @@ def _text(values: pd.Series) -> pd.Series:
     """Return values as stripped text, None where they are missing."""
     text = values.astype("string").str.strip()
     return text.astype(object).where(text.notna(), None)
+
+
+def _rounded(number: float) -> float:
+    """Return a number with six digits: the same in whatever order it was added up."""
+    return float(f"{number:.6g}")
 
 
 def _refuse_infinite(name: Any, numbers: np.ndarray) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from halfseen.fitting import is_whole, require
 from halfseen.table_columns import as_frame, learn_column
@@ -59,7 +59,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.add_indicator = add_indicator
         self.max_categories = max_categories
 
-    def fit(self, X, y=None) -> TableEncoder:
+    def fit(self, X, y=None, sample_weight=None) -> TableEncoder:
         """Learn kinds, scales and categories of the columns.
 
         Parameters
@@ -68,6 +68,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Columns of numbers, text, truth values or dates. None, NaN and NaT are holes.
         y : None
             Not used.
+        sample_weight : array of shape (n_rows,), optional
+            How often a row counts.
 
         Returns
         -------
@@ -76,8 +78,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         require(self, "add_indicator", isinstance(self.add_indicator, bool), "True or False")
         require(self, "max_categories", is_whole(self.max_categories), "a whole number ≥ 1")
         frame = as_frame(self._checked(X, reset=True))
+        weight = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
+        counts = weight > 0
         self.columns_ = [
-            learn_column(frame.iloc[:, place], self.max_categories)
+            learn_column(frame.iloc[counts, place], self.max_categories, weight[counts])
             for place in range(frame.shape[1])
         ]
         return self

@@ -10,11 +10,8 @@ import numpy as np
 from halfseen.experiments import conditions, synthetic
 from halfseen.experiments.examples import unpacked
 from halfseen.experiments.summary import SIGNIFICANT, groups, mean_of, newest, paired_p
+from halfseen.plots.drawing import draw_accuracy, draw_heat_map, draw_rows, make_figure
 
-_COLOURS = {
-    "Simult.": "tab:red", "Best": "black", "Seq. Sp.": "tab:purple", "ZF": "tab:blue",
-    "MU": "tab:cyan", "MS": "tab:green", "KNN": "tab:orange",
-}  # fmt: skip
 _DPI = 90
 
 
@@ -42,75 +39,50 @@ def draw_all(rows: list[dict], folder: Path) -> dict[str, Path]:
     with matplotlib.rc_context({"backend": "agg", "font.size": 8}):
         for title, (file, some) in planned(rows).items():
             figure = _DRAWN.get(some[0]["experiment"], _examples)(some)
-            drawn[title] = _saved(figure, folder / file)
+            figure.savefig(folder / file, dpi=_DPI, metadata={"Software": None})
+            drawn[title] = folder / file
     return drawn
 
 
-def _saved(figure, path: Path) -> Path:
-    from matplotlib import pyplot as plt
-
-    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
-    plt.close(figure)
-    return path
-
-
 def _synthetic(rows: list[dict]):
-    from matplotlib import pyplot as plt
+    import pandas as pd
 
-    found = groups(rows)
     names = {f"synthetic K={K} d={d:g} P=200": f"K = {K}, d = {d:g}" for K, d in synthetic.PANELS}
-    there = {place[0] for place in found}
+    there = {row["dataset"] for row in rows}
     panels = {name: title for name, title in names.items() if name in there} or names
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(3.6 * len(panels), 3.6), layout="constrained", squeeze=False
-    )
-    for axis, (dataset, title) in zip(axes[0], panels.items(), strict=True):
-        for method in synthetic.METHODS:
-            cells = [
-                (rate, mean)
-                for (name, _, _, rate, way, _), some in found.items()
-                if (name, way) == (dataset, method)
-                and (mean := mean_of(some, "accuracy_complete")) is not None
-            ]
-            cells.sort(key=lambda cell: cell[0])
-            if cells:
-                axis.errorbar(
-                    [100 * rate for rate, _ in cells],
-                    [mean.mean for _, mean in cells],
-                    yerr=[np.nan_to_num(mean.sem) for _, mean in cells],
-                    color=_COLOURS[method], label=method, marker=".", capsize=2,
-                )  # fmt: skip
-        for rate in synthetic.RATES:
-            at = {
-                way: some
-                for (n, _, _, r, way, _), some in found.items()
-                if (n, r) == (dataset, rate)
-            }
-            for method, height in (("Best", 1.0), ("Simult.", 0.96)):
-                p = paired_p(at.get(method, []), at.get("MS", []), "accuracy_complete")
-                if p is not None and p < SIGNIFICANT:
-                    axis.annotate(
-                        "*", (100 * rate, height), color=_COLOURS[method], ha="center", va="top",
-                        xycoords=("data", "axes fraction"),
-                    )  # fmt: skip
+    figure = make_figure(3.6 * len(panels), 3.6)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (dataset, title) in zip(axes, panels.items(), strict=True):
+        some = [row for row in rows if row["dataset"] == dataset]
+        table = pd.DataFrame(some, columns=["method", "rate", "accuracy_complete"]).dropna()
+        table = table.rename(columns={"accuracy_complete": "accuracy"})
+        draw_accuracy(axis, table, synthetic.METHODS, _significant(some))
         axis.set(title=title, xlabel="missing in training, %")
-    axes[0, 0].set_ylabel("accuracy on complete test samples, %")
-    axes[0, 0].legend(fontsize=7)
+    axes[0].set_ylabel("accuracy on complete test samples, %")
+    axes[0].legend(fontsize=7)
     figure.suptitle("Mean ± s.e.m.; * differs from MS (in the method's colour), p < 0.05, paired")
     return figure
 
 
-def _conditions(rows: list[dict]):
-    from matplotlib import pyplot as plt
+def _significant(rows: list[dict]) -> list[tuple[str, float]]:
+    """Return for which method and rate our methods differ from MS."""
+    runs = {(place[4], place[3]): some for place, some in groups(rows).items()}
+    marks = []
+    for (method, rate), some in runs.items():
+        if method in ("Best", "Simult."):
+            p = paired_p(some, runs.get(("MS", rate), []), "accuracy_complete")
+            if p is not None and p < SIGNIFICANT:
+                marks.append((method, rate))
+    return marks
 
+
+def _conditions(rows: list[dict]):
     found = groups(rows)
     methods = [m for m in ("Simult.", "Best") if any(place[4] == m for place in found)]
     there = {place[0] for place in found}
     sparsities = [K for K in conditions.SPARSITIES if f"synthetic K={K} d=0 P=100" in there]
-    figure, axes = plt.subplots(
-        len(methods), len(sparsities), squeeze=False, layout="constrained",
-        figsize=(2.6 * len(sparsities), 2.6 * len(methods) + 0.4),
-    )  # fmt: skip
+    figure = make_figure(2.6 * len(sparsities), 2.6 * len(methods) + 0.4)
+    axes = figure.subplots(len(methods), len(sparsities), squeeze=False)
     for line, method in zip(axes, methods, strict=True):
         for axis, K in zip(line, sparsities, strict=True):
             some = found.get((f"synthetic K={K} d=0 P=100", "", "random", 0.95, method, "logistic"))
@@ -136,48 +108,28 @@ def _short(mean) -> str:
 
 
 def _tuning(rows: list[dict]):
-    from matplotlib import pyplot as plt
+    import pandas as pd
 
-    found = groups(rows)
-    places = sorted({(place[0], place[5], place[3]) for place in found})
-    figure, axes = plt.subplots(
-        1, len(places), squeeze=False, figsize=(3.2 * len(places), 3.2), layout="constrained"
-    )
-    for axis, (dataset, network, rate) in zip(axes[0], places, strict=True):
-        values = {
-            tuple(float(part.split("=")[1]) for part in place[4].split()): mean.mean
-            for place, some in found.items()
-            if (place[0], place[5], place[3]) == (dataset, network, rate)
-            and (mean := mean_of(some, "accuracy_validation")) is not None
-        }
-        rec, l1 = (sorted({pair[i] for pair in values}) for i in (0, 1))
-        grid = np.array([[values.get((a, b), np.nan) for b in l1] for a in rec])
-        image = axis.imshow(grid, cmap="viridis")
-        axis.set_xticks(range(len(l1)), [f"{value:g}" for value in l1])
-        axis.set_yticks(range(len(rec)), [f"{value:g}" for value in rec])
-        axis.set(title=f"{dataset}, {network}, {rate:.0%}", xlabel="λ2", ylabel="λ1")
-        figure.colorbar(image, ax=axis, shrink=0.8)
+    table = pd.DataFrame(rows).rename(columns={"accuracy_validation": "accuracy"})
+    lambdas = table["method"].str.extract("λ1=(?P<lambda_rec>.+) λ2=(?P<lambda_l1>.+)")
+    panels = table.join(lambdas.astype(float)).groupby(["dataset", "network", "rate"])
+    figure = make_figure(3.6 * len(panels), 3.2)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, ((dataset, network, rate), some) in zip(axes, panels, strict=True):
+        draw_heat_map(axis, some)
+        axis.set_title(f"{dataset}, {network}, {rate:.0%}")
+    figure.suptitle("Validation accuracy, %; the best is framed")
     return figure
 
 
 def _examples(rows: list[dict]):
-    from matplotlib import pyplot as plt
-
     (row,) = rows
     pictures = {name: unpacked(stored) for name, stored in row["pictures"].items()}
-    n_images = len(pictures["original"])
-    figure, axes = plt.subplots(
-        len(pictures) + 1, n_images, figsize=(n_images, len(pictures) + 1.3), layout="constrained"
-    )
-    for line, (name, values) in zip(axes, pictures.items(), strict=False):
-        for axis, image in zip(line, values, strict=True):
-            _show(axis, image)
-        line[0].set_ylabel(name)
     atoms = unpacked(row["atoms"])
-    side = round((atoms.shape[1] / _channels(pictures["original"], atoms.shape[1])) ** 0.5)
-    for axis, atom in zip(axes[-1], atoms, strict=False):
-        _show(axis, atom.reshape(-1, side, side))
-    axes[-1, 0].set_ylabel("atoms")
+    n_channels = _channels(pictures["original"], atoms.shape[1])
+    side = round((atoms.shape[1] / n_channels) ** 0.5)
+    pictures["atoms"] = atoms.reshape(-1, n_channels, side, side)
+    figure = draw_rows(pictures, 0.0, 1.0)
     figure.suptitle(f"{row['dataset']}, {row['mechanism']} {row['rate']:.0%}, {row['method']}")
     return figure
 
@@ -187,15 +139,6 @@ def _channels(images: np.ndarray, n_tile_features: int) -> int:
     n_channels = images.shape[1]
     side = (n_tile_features / n_channels) ** 0.5
     return n_channels if abs(side - round(side)) < 1e-9 else 1
-
-
-def _show(axis, image: np.ndarray) -> None:
-    """Show (channels, height, width); holes are yellow, of some channels only they are dark."""
-    picture = np.repeat(image, 3, axis=0) if len(image) == 1 else image
-    empty = np.isnan(picture).all(0)
-    picture = np.where(empty, np.array([1.0, 0.85, 0.2])[:, None, None], np.nan_to_num(picture))
-    axis.imshow(picture.transpose(1, 2, 0), interpolation="nearest")
-    axis.set(xticks=[], yticks=[])
 
 
 _DRAWN = {"synthetic": _synthetic, "conditions": _conditions, "tuning": _tuning}

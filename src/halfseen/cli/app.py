@@ -1,0 +1,72 @@
+"""The commands, and how they fail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from halfseen import __version__
+from halfseen.cli import comparing, experiments, models
+
+app = typer.Typer(
+    name="halfseen",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"halfseen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Classifiers for data with holes. Errors are one line; --debug anywhere shows all of them."""
+
+
+for command in (
+    comparing.demo,
+    models.fit,
+    models.predict,
+    models.impute,
+    comparing.compare,
+    models.info,
+    experiments.reproduce,
+    experiments.report,
+):
+    app.command(no_args_is_help=command is not comparing.demo)(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 1 (a cell failed) or 2 (an error)."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    wanted = [argument for argument in given if argument != "--debug"]
+    try:
+        # What a command returns, or the number of its typer.Exit.
+        return int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
+    except typer.TyperException as error:  # wrong options
+        error.show()
+        return 2
+    except (ValueError, OSError, TypeError, MemoryError, ModuleNotFoundError) as error:
+        if wanted != given:
+            raise
+        print(f"halfseen: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("halfseen: stopped.", file=sys.stderr)
+        return 130
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

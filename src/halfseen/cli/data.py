@@ -1,0 +1,220 @@
+"""What commands read: tables, archives of arrays, folders of images, models."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfseen.table_files import KINDS, read_frame, split_target
+
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".npy")
+_MASK = ".mask"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Samples with holes, as they were read.
+
+    Attributes
+    ----------
+    X : DataFrame or ndarray
+    y : ndarray or None
+        Labels, if they are there.
+    names : list of str or None
+        Of the files, if these are images.
+    """
+
+    X: Any
+    y: np.ndarray | None
+    names: list[str] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has columns with names."""
+        return hasattr(self.X, "columns")
+
+
+def read_labelled(path: Path, target: str | None, missing: list[str]) -> Data:
+    """Return samples with labels, to learn from.
+
+    Parameters
+    ----------
+    path : Path
+        A table (.csv, .tsv, .parquet), an archive (.npz) with the array X and labels, or a
+        folder with one folder of images per class.
+    target : str or None
+        The column, or the array, of labels. An archive has y by default.
+    missing : list of str
+        What else stands for a missing value.
+    """
+    if path.is_dir():
+        return _read_folder(path, missing)
+    if path.suffix.lower() == ".npz":
+        return _read_archive(path, target or "y", missing)
+    if target is None:
+        raise ValueError(f"{str(path)!r} is a table; name its column of labels with --target.")
+    X, y = split_target(read_frame(path, target, missing), target, path)
+    return Data(X, y)
+
+
+def read_new(path: Path, missing: list[str], like: Any, target: str | None = None) -> Data:
+    """Return samples to predict or complete, with labels only if a target is named.
+
+    Parameters
+    ----------
+    path : Path
+        See `read_labelled`; a folder may also have its images directly in it.
+    missing : list of str
+    like : classifier
+        That they are for: a table must have its columns, and may have others.
+    target : str, optional
+        The column, or the array, of true labels; anything for folders that are labels.
+    """
+    if path.is_dir():
+        data = _read_folder(path, missing)
+        return data if target else replace(data, y=None)
+    if path.suffix.lower() == ".npz":
+        return _read_archive(path, target, missing)
+    if path.suffix.lower() not in KINDS:
+        raise ValueError(f"{str(path)!r} must end in .csv, .tsv, .parquet or .npz, or be a folder.")
+    frame, y = read_frame(path, target, missing), None
+    if target is not None:
+        frame, y = split_target(frame, target, path)
+    names = list(getattr(like, "feature_names_in_", frame.columns))
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise ValueError(
+            f"{str(path)!r} has no column {', '.join(map(repr, absent))}, which the model was "
+            f"trained with; its columns are {', '.join(map(repr, frame.columns))}."
+        )
+    if len(frame) == 0:
+        raise ValueError(f"{str(path)!r} has no rows.")
+    return Data(frame[names], y)
+
+
+def load_model(path: Path, device: str) -> Any:
+    """Return the classifier in a model file, whichever of the two kinds it is."""
+    from halfseen import SparseCodingClassifier, TableClassifier, storage
+    from halfseen.classifier_file import KIND, from_tree
+    from halfseen.table_classifier import KIND as TABLE_KIND
+
+    kind, tree = storage.read_any(path, (KIND, TABLE_KIND))
+    if kind == TABLE_KIND:
+        return TableClassifier.from_tree(tree, path, device)
+    return from_tree(SparseCodingClassifier, tree, path, None, device)
+
+
+def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise ValueError(f"{str(path)!r} is not an archive of arrays: {error}") from error
+    for name in ("X",) if target is None else ("X", target):
+        if name not in arrays:
+            raise ValueError(
+                f"{str(path)!r} has no array {name!r}; its arrays are "
+                f"{', '.join(map(repr, arrays)) or 'none'}."
+            )
+    X = arrays["X"]
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"the array 'X' of {str(path)!r} must have numbers; got {X.dtype}.")
+    X = X.astype(np.promote_types(X.dtype, np.float32))
+    if "observed" in arrays:
+        observed = arrays["observed"]
+        if observed.shape != X.shape:
+            raise ValueError(
+                f"the array 'observed' of {str(path)!r} must have the shape of 'X', {X.shape}; "
+                f"got {observed.shape}."
+            )
+        X = np.where(observed.astype(bool), X, np.nan)
+    return Data(_without(X, missing), None if target is None else arrays[target])
+
+
+def _read_folder(folder: Path, missing: list[str]) -> Data:
+    """Read images; those in folders have the names of the folders as labels."""
+    paths = sorted(
+        path
+        for path in (*folder.glob("*"), *folder.glob("*/*"))
+        if path.suffix.lower() in _PICTURES and not path.stem.endswith(_MASK) and path.is_file()
+    )
+    if not paths:
+        raise ValueError(f"{str(folder)!r} has no images ({', '.join(_PICTURES)}).")
+    in_folders = [path.parent != folder for path in paths]
+    if any(in_folders) and not all(in_folders):
+        raise ValueError(
+            f"{str(folder)!r} has images both directly and in folders, such as "
+            f"{str(paths[in_folders.index(False)])!r}; labels are the names of folders."
+        )
+    images = [_read_image(path) for path in paths]
+    for path, image in zip(paths, images, strict=True):
+        if image.shape != images[0].shape:
+            raise ValueError(
+                f"images must have one shape; {str(paths[0])!r} has {images[0].shape}, "
+                f"{str(path)!r} has {image.shape}."
+            )
+    y = np.array([path.parent.name for path in paths]) if all(in_folders) else None
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return Data(_without(np.stack(images), missing), y, names)
+
+
+def _read_image(path: Path) -> np.ndarray:
+    """Return an image as (channels, height, width) from 0 to 1, NaN in its holes.
+
+    Holes are NaN in a .npy file, transparent pixels, or black in NAME.mask.png beside it.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        if path.suffix.lower() == ".npy":
+            image = np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+            if image.ndim not in (2, 3):
+                raise ValueError(f"an image has 2 or 3 axes; got {image.ndim}")
+            image = image[None] if image.ndim == 2 else image
+        else:
+            with Image.open(path) as picture:
+                image = _pixels(picture)
+    except (UnidentifiedImageError, ValueError, OSError, EOFError, SyntaxError) as error:
+        raise ValueError(f"{str(path)!r} cannot be read as an image: {error}") from error
+    mask = path.with_name(f"{path.stem}{_MASK}.png")
+    if mask.is_file():
+        with Image.open(mask) as picture:
+            seen = np.asarray(picture.convert("L")) > 127
+        if seen.shape != image.shape[1:]:
+            raise ValueError(
+                f"{str(mask)!r} must have the {image.shape[1:]} pixels of its image; got "
+                f"{seen.shape}."
+            )
+        image = np.where(seen, image, np.float32(np.nan))
+    return image
+
+
+def _pixels(picture) -> np.ndarray:
+    has_alpha = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+    grey = picture.mode in ("1", "L", "LA", "I", "I;16", "F")
+    if picture.mode in ("I", "I;16", "F"):
+        values = np.asarray(picture, dtype=np.float32)
+        return values[None] / np.float32(65535 if values.max() > 255 else 255)
+    converted = picture.convert(("LA" if grey else "RGBA") if has_alpha else "L" if grey else "RGB")
+    values = np.asarray(converted, dtype=np.float32)
+    values = values[..., None] if values.ndim == 2 else values
+    image = values.transpose(2, 0, 1) / 255
+    if not has_alpha:
+        return np.ascontiguousarray(image)
+    return np.where(image[-1] > 0.5, image[:-1], np.float32(np.nan))
+
+
+def _without(X: np.ndarray, missing: list[str]) -> np.ndarray:
+    """Return samples with NaN where numbers stand for a missing value."""
+    for text in missing:
+        try:
+            number = float(text)
+        except ValueError:
+            raise ValueError(f"--missing must be numbers for arrays; got {text!r}.") from None
+        X = np.where(number == X, np.nan, X).astype(X.dtype)
+    return X

@@ -1,0 +1,232 @@
+"""`halfseen fit`, `predict`, `impute` and `info`: models as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from halfseen.cli.data import Data, load_model, read_labelled, read_new
+from halfseen.cli.output import say, say_json, show_table
+from halfseen.storage import require_folder
+from halfseen.table_files import KINDS, write_frame, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="What else is a missing value, say -999. Repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, ...; auto takes a GPU.")]
+Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of labels.")]
+Model = Annotated[Path, typer.Argument(help="A file that fit wrote.")]
+
+
+def fit(
+    train: Annotated[Path, typer.Argument(help="Table, .npz or folder of images to learn from.")],
+    out: Annotated[Path, typer.Option(help="Model file to write.")],
+    target: Target = None,
+    network: Annotated[
+        str | None, typer.Option(help="logistic, mlp, cnn4, cnn4_bn or resnet18.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    missing: Missing = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Learn a classifier from data with holes and write it to a file.
+
+    Data are a table (.csv, .tsv, .parquet) with --target; an archive (.npz) with the array X,
+    NaN in the holes or False in the array observed, and labels y; or a folder with a folder of
+    images per class: holes are transparent pixels, black in NAME.mask.png beside NAME.png, or
+    NaN in .npy files.
+
+    Example: halfseen fit patients.csv --target diagnosis --out patients.halfseen
+    """
+    require_folder(out)
+    data = read_labelled(train, target, missing or [])
+    if data.y is None:
+        raise ValueError(f"{str(train)!r} has no labels; put images into one folder per class.")
+    settings = {"n_epochs": epochs, "random_state": seed, "device": device}
+    clf = classifier_for(data, network, verbose=0 if json else 1, **settings)
+    clf.fit(data.X, data.y)
+    clf.save(out)
+    record = {**description(clf), "rows": len(data.X), "file": str(out)}
+    if json:
+        say_json(record)
+    else:
+        say(f"{out}: {record['network']}, {len(data.X)} rows, {len(record['classes'])} classes")
+
+
+def predict(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="New rows, in the form of the training data.")],
+    out: Annotated[Path, typer.Option(help="Table to write: .csv, .tsv or .parquet.")],
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="True labels, to count what is right.")
+    ] = None,
+    certificates: Annotated[
+        bool, typer.Option(help="Say whether holes could change the class.")
+    ] = True,
+    missing: Missing = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Write label, probabilities and certificate of each row to a table.
+
+    `certain` means that no values in the holes, within what was seen in training, change the
+    label; `possible` are the labels that could not be ruled out.
+
+    Example: halfseen predict patients.halfseen new.csv --out labels.csv
+    """
+    _require_table(out)
+    clf = load_model(model, device)
+    given = read_new(data, missing or [], clf, target)
+    if given.y is not None:
+        _require_known(given.y, clf.classes_, data)
+    table = predictions(clf, given, certificates)
+    write_frame(out, table)
+    record: dict[str, Any] = {"file": str(out), "rows": len(table)}
+    if certificates:
+        record["certain"] = int(table["certain"].sum())
+    if given.y is not None:
+        record["accuracy"] = float((table["label"].to_numpy() == given.y).mean())
+    if json:
+        say_json(record)
+    else:
+        text = f", {record['certain']} of them certain" if certificates else ""
+        text += f", {record['accuracy']:.1%} of them right" if given.y is not None else ""
+        say(f"{out}: {len(table)} labels{text}")
+
+
+def impute(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="Rows with holes.")],
+    out: Annotated[Path, typer.Option(help="File to write; .npz for arrays and images.")],
+    missing: Missing = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Fill the holes of a table, with its columns and types, or of arrays and images.
+
+    Example: halfseen impute patients.halfseen new.csv --out filled.csv
+    """
+    clf = load_model(model, device)
+    given = read_new(data, missing or [], clf)
+    ends = KINDS if given.is_table else (".npz",)
+    if out.suffix.lower() not in ends:
+        raise ValueError(f"--out {str(out)!r} must end in {' or '.join(ends)} for these data.")
+    require_folder(out)
+    completed = clf.impute(given.X)
+    n_filled = int(np.asarray(_holes(given.X)).sum())
+    if given.is_table:
+        write_frame(out, completed)
+    else:
+        names = {} if given.names is None else {"names": np.array(given.names)}
+        write_whole(out, lambda path: _write_archive(path, X=completed, **names))
+    if json:
+        say_json({"file": str(out), "rows": len(completed), "filled": n_filled})
+    else:
+        say(f"{out}: {len(completed)} rows, {n_filled} holes filled")
+
+
+def info(model: Model, json: Json = False) -> None:
+    """Show what a model file holds.
+
+    Example: halfseen info patients.halfseen
+    """
+    record = description(load_model(model, "cpu"))
+    if json:
+        say_json(record)
+        return
+    lines = []
+    for name, value in record.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        lines.append((name.replace("_", " "), text))
+    show_table(("", str(model)), lines)
+
+
+def classifier_for(data: Data, network: str | None, **settings) -> Any:
+    """Return an unfitted classifier that suits the data.
+
+    Tables get a perceptron that sees which values are missing; images a small convolutional
+    network on completed patches.
+    """
+    from halfseen import Patches, SparseCodingClassifier, TableClassifier
+
+    if data.is_table:
+        return TableClassifier(SparseCodingClassifier(network or "mlp", **settings))
+    if data.X.ndim < 3:
+        return SparseCodingClassifier(network or "mlp", **settings)
+    size = max(2, min(8, *(side // 2 for side in data.X.shape[-2:])))
+    tiling = Patches(size, stride=size // 2)
+    n_atoms = 2 * size**2
+    return SparseCodingClassifier(network or "cnn4", tiling, n_atoms, **settings)
+
+
+def description(clf: Any) -> dict:
+    """Return what a fitted classifier is, as plain values."""
+    from halfseen import TableClassifier
+
+    inner = clf.classifier_ if isinstance(clf, TableClassifier) else clf
+    last = inner.history_[-1]
+    record = {
+        "network": inner.network,
+        "classes": [str(label) for label in clf.classes_],
+        "sample_shape": list(inner.module_.completion.sample_shape),
+        "atoms": len(inner.module_.completion.atoms),
+        "training": str(inner.training),
+        "epochs": inner.n_iter_,
+        "training_accuracy": round(float(last["accuracy"]), 4),
+    }
+    if isinstance(clf, TableClassifier):
+        record["columns"] = [f"{column.name} ({column.kind})" for column in clf.encoder_.columns_]
+    return record
+
+
+def predictions(clf: Any, data: Data, certificates: bool) -> pd.DataFrame:
+    """Return label, probabilities and certificates, one row for each sample."""
+    import pandas as pd
+
+    probability = clf.predict_proba(data.X)
+    labels = clf.classes_[probability.argmax(1)]
+    columns: dict[str, Any] = {} if data.names is None else {"name": data.names}
+    columns["label"] = labels
+    for place, label in enumerate(clf.classes_):
+        columns[f"probability of {label}"] = probability[:, place]
+    if certificates:
+        found = clf.certify(data.X)
+        columns["certain"] = found.certain
+        names = np.array([str(label) for label in clf.classes_], dtype=object)
+        columns["possible"] = [";".join(names[row]) for row in found.possible]
+    return pd.DataFrame(columns)
+
+
+def _require_known(y: np.ndarray, classes: np.ndarray, path: Path) -> None:
+    strange = np.flatnonzero(~np.isin(y, classes))
+    if len(strange):
+        raise ValueError(
+            f"{str(path)!r} has the label {str(y[strange[0]])!r} in row {strange[0]}, which the "
+            f"model has never seen; it knows {', '.join(map(repr, map(str, classes)))}."
+        )
+
+
+def _holes(X: Any) -> Any:
+    return X.isna() if hasattr(X, "isna") else np.isnan(X)
+
+
+def _write_archive(path: Path, **arrays: np.ndarray) -> None:
+    with path.open("wb") as file:  # given a name, numpy would change its ending
+        np.savez_compressed(file, **arrays)
+
+
+def _require_table(path: Path) -> None:
+    """Refuse a place for a table before any work is done."""
+    if path.suffix.lower() not in KINDS:
+        raise ValueError(f"--out {str(path)!r} must end in {', '.join(KINDS)}.")
+    require_folder(path)

@@ -1,0 +1,178 @@
+"""`TableClassifier`: from a table as it comes to classes, completed tables and certificates."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from halfseen import classifier_file, storage
+from halfseen.certificates.certify import Certificate
+from halfseen.classifier import SparseCodingClassifier
+from halfseen.table_columns import Column, as_frame
+from halfseen.table_encoder import TableEncoder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND = "table classifier"
+
+
+class TableClassifier(ClassifierMixin, BaseEstimator):
+    """Classify the rows of a table with columns of any kind and holes in them.
+
+    A `TableEncoder` before a `SparseCodingClassifier`, in one object and one file. By default
+    the network is a perceptron and sees which values are missing, which helps on tables.
+
+    Parameters
+    ----------
+    classifier : SparseCodingClassifier, optional
+        By default ``SparseCodingClassifier("mlp")``. Its `random_state` seeds all.
+    encoder : TableEncoder, optional
+        By default ``TableEncoder(add_indicator=True)``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    classifier_ : SparseCodingClassifier
+    encoder_ : TableEncoder
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the table had column names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from halfseen import SparseCodingClassifier, TableClassifier
+    >>> table = pd.DataFrame({"age": [50, None, 70, 20] * 9, "blood": ["A", "B", None, "B"] * 9})
+    >>> clf = TableClassifier(SparseCodingClassifier("mlp", random_state=0))
+    >>> clf.fit(table, ["ill", "well", "ill", "well"] * 9).predict(table[:2]).tolist()
+    ['ill', 'well']
+    >>> clf.impute(table[1:2]).dtypes.equals(table.dtypes)
+    True
+    """
+
+    classes_: np.ndarray
+
+    def __init__(
+        self,
+        classifier: SparseCodingClassifier | None = None,
+        encoder: TableEncoder | None = None,
+    ):
+        self.classifier = classifier
+        self.encoder = encoder
+
+    def fit(self, X, y, sample_weight=None) -> TableClassifier:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_rows, n_columns)
+            See `TableEncoder`.
+        y : array of shape (n_rows,)
+            Labels.
+        sample_weight : array of shape (n_rows,), optional
+
+        Returns
+        -------
+        self
+        """
+        encoder = TableEncoder(add_indicator=True) if self.encoder is None else self.encoder
+        classifier = SparseCodingClassifier("mlp") if self.classifier is None else self.classifier
+        encoder, classifier = clone(encoder), clone(classifier)
+        values = encoder.fit(X, sample_weight=sample_weight).transform(X)
+        classifier.fit(values, y, sample_weight)
+        return self._adopt(encoder, classifier)
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each row, shape (n_rows,)."""
+        return self._fitted().predict(self.encoder_.transform(X))
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Return the probability of each class, shape (n_rows, n_classes)."""
+        return self._fitted().predict_proba(self.encoder_.transform(X))
+
+    def certify(self, X) -> Certificate:
+        """Say for each row whether its holes could change the class.
+
+        All values that were seen in training are possible in a hole, see
+        `SparseCodingClassifier.certify`; of a category, anything between all and none.
+        """
+        return self._fitted().certify(self.encoder_.transform(X))
+
+    def impute(self, X) -> pd.DataFrame:
+        """Return the table with its holes filled; columns, order and types stay."""
+        values = self._fitted().impute(self.encoder_.transform(X))
+        filled = self.encoder_.inverse_transform(values)
+        given = as_frame(X.to_pandas() if hasattr(X, "to_pandas") else X)
+        filled.index = given.index
+        completed = given.copy()
+        for place in range(given.shape[1]):
+            column, new = given.iloc[:, place], filled.iloc[:, place]
+            if column.isna().any():
+                whole = column.astype(object).where(column.notna(), new.astype(object))
+                completed.isetitem(place, whole.astype(new.dtype))
+        return completed
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted classifier to one file without code in it, whole or not at all."""
+        tree = {
+            "encoder": self.encoder_.get_params(),
+            "columns": [column.to_plain() for column in self.encoder_.columns_],
+            "named": hasattr(self, "feature_names_in_"),
+            "classifier": classifier_file.to_tree(self._fitted()),
+        }
+        storage.write(path, KIND, tree)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, device="auto") -> TableClassifier:
+        """Return a classifier from a file that `save` wrote. No code is executed.
+
+        Parameters
+        ----------
+        path : path
+        device : str or torch.device
+            Where to compute.
+        """
+        return cls.from_tree(storage.read(path, KIND), path, device)
+
+    @classmethod
+    def from_tree(cls, tree: dict, path: str | os.PathLike, device="auto") -> TableClassifier:
+        """Return a classifier from the tree of a file, read from `path`."""
+        inner = classifier_file.from_tree(
+            SparseCodingClassifier, tree.get("classifier", {}), path, None, device
+        )
+        try:
+            encoder = TableEncoder(**tree["encoder"])
+            encoder.columns_ = [Column.from_plain(plain) for plain in tree["columns"]]
+            encoder.n_features_in_ = len(encoder.columns_)
+            if tree["named"]:
+                names = [column.name for column in encoder.columns_]
+                encoder.feature_names_in_ = np.array(names, dtype=object)
+            if len(encoder.get_feature_names_out()) != inner.n_features_in_:
+                raise ValueError("its columns do not fit its network")
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{str(path)!r} does not hold a whole classifier: {error}") from error
+        return cls(clone(inner), clone(encoder))._adopt(encoder, inner)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _adopt(self, encoder: TableEncoder, classifier: SparseCodingClassifier) -> TableClassifier:
+        self.encoder_, self.classifier_ = encoder, classifier
+        self.classes_ = classifier.classes_
+        self.n_features_in_ = encoder.n_features_in_
+        if hasattr(encoder, "feature_names_in_"):
+            self.feature_names_in_ = encoder.feature_names_in_
+        return self
+
+    def _fitted(self) -> SparseCodingClassifier:
+        check_is_fitted(self, "classifier_")
+        return self.classifier_

@@ -1,0 +1,121 @@
+"""Rows of a table in, classes, completed tables and certificates out; one file keeps all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from halfseen import SparseCodingClassifier, TableClassifier, TableEncoder, storage
+
+
+def patients(n=160, seed=0):
+    """A table with columns of all kinds and holes, and labels that hang on some of them."""
+    random = np.random.default_rng(seed)
+    ill = random.random(n) < 0.5
+    table = pd.DataFrame(
+        {
+            "age": np.where(ill, 60, 40) + random.integers(-10, 10, n),
+            "dose": random.standard_normal(n),
+            "blood": np.where(random.random(n) < 0.8, np.where(ill, "A", "B"), "AB"),
+            "smokes": random.random(n) < 0.3,
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(0, 300, n), "D"),
+        }
+    )
+    for place, name in enumerate(table.columns):
+        table[name] = table[name].mask(random.random(n) < 0.1 + 0.02 * place)
+    return table, np.where(ill, "ill", "well")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    table, y = patients()
+    return TableClassifier(SparseCodingClassifier("mlp", random_state=0)).fit(table, y)
+
+
+@parametrize_with_checks(
+    [TableClassifier(SparseCodingClassifier(n_epochs=30, learning_rate=0.05, random_state=0))]
+)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+def test_it_learns_and_says_the_same_as_its_parts(fitted):
+    table, y = patients(seed=1)
+    assert fitted.score(table, y) > 0.85
+    values = fitted.encoder_.transform(table)
+    np.testing.assert_array_equal(
+        fitted.predict_proba(table), fitted.classifier_.predict_proba(values)
+    )
+    assert list(fitted.feature_names_in_) == list(table.columns)
+    assert clone(fitted).get_params()["classifier__random_state"] == 0
+
+
+def test_a_certain_class_stays_whatever_is_filled_in(fitted):
+    table, _ = patients(seed=2)
+    found, labels = fitted.certify(table), fitted.predict(table)
+    assert found.certain.any()
+    random = np.random.default_rng(0)
+    train, _ = patients()
+    for _ in range(20):
+        filled = table.copy()
+        for name in table:
+            drawn = train[name].dropna().sample(len(table), replace=True, random_state=random)
+            filled[name] = table[name].where(table[name].notna(), drawn.to_numpy())
+        values = fitted.encoder_.transform(filled)
+        indicators = fitted.encoder_.transform(table)
+        n_values = fitted.encoder_.get_feature_names_out().tolist().index("age missing")
+        values[:, n_values:] = indicators[:, n_values:]  # that they were missing stays known
+        changed = fitted.classifier_.predict(values) != labels
+        assert not (changed & found.certain).any()
+
+
+def test_completed_tables_keep_what_was_observed(fitted):
+    table, _ = patients(seed=3)
+    table.index = np.arange(len(table))[::-1]
+    table.loc[3, "blood"] = "rare"  # never seen: kept, though it is a hole to the classifier
+    before = table.copy()
+    completed = fitted.impute(table)
+    pd.testing.assert_frame_equal(table, before)
+    assert not completed.isna().any(axis=None)
+    assert completed.index.equals(table.index)
+    assert completed["seen"].dtype == table["seen"].dtype
+    assert set(completed["blood"]) == {"A", "B", "AB", "rare"}
+    assert completed.loc[3, "blood"] == "rare"
+    for name in table:
+        same = completed[name].astype(object) == table[name].astype(object)
+        assert same[table[name].notna()].all()
+    assert (completed["age"] % 1 == 0).all()
+
+
+def test_a_file_keeps_the_whole_way(fitted, tmp_path):
+    table, _ = patients(seed=4)
+    path = tmp_path / "model.halfseen"
+    fitted.save(path)
+    again = TableClassifier.load(path)
+    np.testing.assert_array_equal(again.predict_proba(table), fitted.predict_proba(table))
+    pd.testing.assert_frame_equal(again.impute(table), fitted.impute(table))
+    with pytest.raises(ValueError, match="is a table classifier of halfseen; a classifier was"):
+        SparseCodingClassifier.load(path)
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(table.rename(columns={"age": "years"}))
+
+
+def test_a_file_whose_parts_do_not_fit_is_refused(fitted, tmp_path):
+    path = tmp_path / "model.halfseen"
+    fitted.save(path)
+    tree = storage.read(path, "table classifier")
+    for change in ({"columns": tree["columns"][:2]}, {"encoder": {"colour": 1}}, {"columns": [3]}):
+        storage.write(path, "table classifier", {**tree, **change})
+        with pytest.raises(ValueError, match="does not hold a whole classifier"):
+            TableClassifier.load(path)
+
+
+def test_tables_without_names_work_too(tmp_path):
+    table, y = patients()
+    clf = TableClassifier(SparseCodingClassifier(n_epochs=30, random_state=0), TableEncoder())
+    clf.fit(table.to_numpy(object), y).save(tmp_path / "m")
+    again = TableClassifier.load(tmp_path / "m")
+    rows = table.to_numpy(object)
+    np.testing.assert_array_equal(again.predict(rows), clf.predict(rows))
+    assert not hasattr(again, "feature_names_in_")
