@@ -3,18 +3,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: .venv/installed
-	$(BIN)/python examples/complete_digits.py
-	$(BIN)/python examples/classify_digits.py
+	$(BIN)/halfseen demo --out demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+docs: .venv/installed
+	$(BIN)/sphinx-build -W -n --keep-going -q -b html docs docs/_build/html
 
 bench: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[bench]"
@@ -33,8 +35,8 @@ bench: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[plots,dev]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[plots,docs,dev]"
 	touch $@
 
 clean:
-	rm -rf .venv .bench demo
+	rm -rf .venv .bench demo docs/_build

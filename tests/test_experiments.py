@@ -58,7 +58,7 @@ def test_the_report_comes_from_rows_alone(tiny, tmp_path):
     assert text == results_text(rows.read_all(tiny, NAMES))
     assert "## Synthetic data" in text
     assert "## Conditions" in text
-    assert "<table>" in page
+    assert "<table" in page
     assert page.count("data:image/png") == len(list((tmp_path / "figures").glob("*.png"))) >= 5
     assert "http" not in page
 
@@ -230,7 +230,7 @@ def test_copies_of_data_are_not_mixed_and_failures_are_named():
 def test_names_are_escaped_on_the_page():
     text = results_text([row_of("Best", 0, 0.8, "<script>alert(1)</script>")])
     page = results_page(text, {})
-    assert "<script>" not in page
+    assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
 
 

@@ -65,7 +65,7 @@ def test_every_rival_learns_from_samples_with_holes(blobs, rival):
     X, y = blobs
     clf = NETWORK_RIVALS[rival]("mlp", n_epochs=60, random_state=0).fit(X[:200], y[:200])
     # class means leak the label into training: the paper's MS is known to be weak with holes
-    assert clf.score(X[200:], y[200:]) > (0.5 if rival == "class mean" else 0.65)
+    assert clf.score(X[200:], y[200:]) > (0.5 if rival == "class mean" else 0.6)
     probability = clf.predict_proba(X[200:])
     np.testing.assert_allclose(probability.sum(1), 1)
     assert (clf.predict(X[200:]) == clf.classes_[probability.argmax(1)]).all()

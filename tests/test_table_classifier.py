@@ -119,3 +119,22 @@ def test_tables_without_names_work_too(tmp_path):
     rows = table.to_numpy(object)
     np.testing.assert_array_equal(again.predict(rows), clf.predict(rows))
     assert not hasattr(again, "feature_names_in_")
+
+
+def test_types_come_back_as_they_were_given(fitted):
+    table, y = patients()
+    table["ward"] = pd.Categorical(np.where(y == "ill", "east", "west"))
+    table["visits"] = pd.array(np.arange(len(y)) % 5, dtype="Int64")
+    table.loc[::7, ["ward", "visits"]] = None
+    settings = {"training": "sequential", "n_epochs": 2, "random_state": 0}
+    clf = TableClassifier(SparseCodingClassifier(**settings)).fit(table, y)
+    completed = clf.impute(table)
+    assert completed["ward"].dtype == table["ward"].dtype
+    assert completed["visits"].dtype == "Int64"
+    assert (completed["seen"] == completed["seen"].dt.normalize()).all()  # whole days, as all were
+    narrow = table.assign(ward=table["ward"].cat.remove_categories("west"))
+    assert set(clf.impute(narrow)["ward"]) <= {"east", "west"}
+    fractions = table.assign(age=table["age"] + 0.5)  # no whole numbers as in training
+    np.testing.assert_array_equal(
+        clf.impute(fractions)["age"][table["age"].notna()], fractions["age"].dropna()
+    )

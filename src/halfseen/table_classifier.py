@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from halfseen import classifier_file, storage
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
-from halfseen.table_columns import Column, as_frame
+from halfseen.table_columns import Column, as_frame, filled_column
 from halfseen.table_encoder import TableEncoder
 
 if TYPE_CHECKING:
@@ -111,10 +111,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         filled.index = given.index
         completed = given.copy()
         for place in range(given.shape[1]):
-            column, new = given.iloc[:, place], filled.iloc[:, place]
-            if column.isna().any():
-                whole = column.astype(object).where(column.notna(), new.astype(object))
-                completed.isetitem(place, whole.astype(new.dtype))
+            completed.isetitem(place, filled_column(given.iloc[:, place], filled.iloc[:, place]))
         return completed
 
     def save(self, path: str | os.PathLike) -> None:

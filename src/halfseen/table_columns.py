@@ -29,7 +29,7 @@ class Column:
     centre, scale : float
         Of numbers, and of dates in days since 1970.
     whole : bool
-        Whether all numbers were whole ones.
+        Whether all numbers were whole ones, or all dates whole days.
     categories : tuple of str
     had_holes : bool
     """
@@ -82,6 +82,7 @@ class Column:
             text = pd.Series(np.array(self.categories, object)[best], name=self.name)
             return _typed(text.where(~holes, None), self.dtype)
         values = numbers[:, 0] * self.scale + self.centre
+        values = np.rint(values) if self.whole else values
         if self.kind == "boolean":
             truth = pd.Series(values > 0.5, name=self.name, dtype="boolean")
             return _typed(truth.mask(holes), self.dtype)
@@ -89,7 +90,7 @@ class Column:
             nanoseconds = np.where(holes, 0, np.rint(np.nan_to_num(values) * _DAY))
             dates = pd.Series(pd.to_datetime(nanoseconds.astype(np.int64)), name=self.name)
             return _typed(dates.mask(holes), self.dtype)
-        return _typed(pd.Series(np.rint(values) if self.whole else values), self.dtype)
+        return _typed(pd.Series(values), self.dtype)
 
     def to_plain(self) -> dict:
         """Return what JSON knows, for a file."""
@@ -118,8 +119,6 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
     if missing.all():
         raise ValueError(f"column {name!r} has no value at all; remove it.")
     dtype, had_holes = str(values.dtype), bool(missing.any())
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        dtype = "object"  # whatever the categories are, they come back as text
     for kind, reader in _readers(values).items():
         numbers = reader(values)
         if not np.array_equal(np.isnan(numbers), missing):
@@ -128,19 +127,37 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
             return Column(name, kind, dtype, had_holes=had_holes)
         known = numbers[~missing]
         _refuse_infinite(name, known)
-        with np.errstate(over="ignore", invalid="ignore"):
-            centre = _rounded(np.average(known, weights=weight[~missing]))
-            square = np.average(np.square(known - centre), weights=weight[~missing])
-            scale = _rounded(np.sqrt(square))
-        if not np.isfinite([centre, scale]).all():
-            raise ValueError(f"column {name!r} has values whose squares are out of range.")
-        whole = kind == "number" and bool((known == np.rint(known)).all())
-        constant = known.min() == known.max()
-        return Column(name, kind, dtype, centre, 1.0 if constant else scale, whole, (), had_holes)
+        centre, scale = _centre_and_scale(known, weight[~missing], name)
+        whole = bool((known == np.rint(known)).all())
+        return Column(name, kind, dtype, centre, scale, whole, (), had_holes)
     counts = pd.Series(weight).groupby(_text(values).to_numpy()).sum()
     frequent = counts.sort_values(ascending=False, kind="stable").index[:max_categories]
     categories = tuple(sorted(frequent))
     return Column(name, "category", dtype, categories=categories, had_holes=had_holes)
+
+
+def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
+    """Return a column with its holes filled from another; it keeps its type if that can be.
+
+    Columns of floats become whole numbers again if those of training were: holes made them
+    floats.
+    """
+    import pandas as pd
+
+    holes = given.isna()
+    if not holes.any():
+        return given
+    values = given.astype(object).where(~holes, new.astype(object))
+    if isinstance(given.dtype, pd.CategoricalDtype):
+        added = sorted(set(values) - set(given.cat.categories))
+        return values.astype(given.cat.add_categories(added).dtype)
+    loose = given.dtype == object or pd.api.types.is_float_dtype(given.dtype)
+    wanted = new.dtype if loose and not isinstance(new.dtype, pd.CategoricalDtype) else given.dtype
+    try:
+        typed = values.astype(wanted)
+    except (TypeError, ValueError):
+        return values
+    return typed if (typed.astype(object) == values).all() else values.astype(given.dtype)
 
 
 def _readers(values: pd.Series) -> dict:
@@ -190,9 +207,16 @@ def _text(values: pd.Series) -> pd.Series:
     return text.astype(object).where(text.notna(), None)
 
 
-def _rounded(number: float) -> float:
-    """Return a number with six digits: the same in whatever order it was added up."""
-    return float(f"{number:.6g}")
+def _centre_and_scale(known: np.ndarray, weight: np.ndarray, name: Any) -> tuple[float, float]:
+    """Return mean and standard deviation with six digits: the same in any order of the rows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(known, weights=weight)
+        scale = float(f"{np.sqrt(np.average(np.square(known - mean), weights=weight)):.6g}")
+    if not np.isfinite([mean, scale]).all():
+        raise ValueError(f"column {name!r} has values whose squares are out of range; rescale it.")
+    if known.min() == known.max() or scale == 0:
+        return float(known[0]), 1.0
+    return scale * round(mean / scale, 6), scale
 
 
 def _refuse_infinite(name: Any, numbers: np.ndarray) -> None:

@@ -130,11 +130,26 @@ def _read_text(path: Path, kind: str, target: str | None) -> pd.DataFrame:
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
             # Without an index column pandas warns of rows that are longer than the header.
-            return pd.read_csv(
-                path, na_values=holes, keep_default_na=False, index_col=False, **settings
+            frame = pd.read_csv(
+                path,
+                na_values=holes,
+                keep_default_na=False,
+                index_col=False,
+                dtype_backend="numpy_nullable",  # whole numbers stay so beside holes
+                **settings,
             )
         except pd.errors.ParserWarning as error:
             raise ValueError("its rows have more fields than its header has names") from error
+    return frame.apply(_usual_type)
+
+
+def _usual_type(column: pd.Series) -> pd.Series:
+    """Return a column in the type that pandas users know, if that has room for its holes."""
+    if column.dtype == "string":
+        return column.astype(object).where(column.notna(), None)
+    if column.dtype == "Float64":
+        return column.astype("float64")
+    return column if column.isna().any() else column.astype(column.dtype.numpy_dtype)
 
 
 def _without(column: pd.Series, missing: tuple[str, ...]) -> pd.Series:

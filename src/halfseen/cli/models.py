@@ -52,6 +52,10 @@ def fit(
     data = read_labelled(train, target, missing or [])
     if data.y is None:
         raise ValueError(f"{str(train)!r} has no labels; put images into one folder per class.")
+    if len(np.unique(data.y)) < 2:
+        raise ValueError(
+            f"{str(train)!r} has one label only, {str(data.y[0])!r}; two classes are needed."
+        )
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
     clf = classifier_for(data, network, verbose=0 if json else 1, **settings)
     clf.fit(data.X, data.y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 _STYLE = """
@@ -65,8 +66,9 @@ class Document:
         self._parts.append(f"<h2>{html.escape(text)}</h2>")
 
     def text(self, text: str, note: bool = False) -> None:
-        """Add a paragraph; a note stands out."""
-        self._parts.append(f"<p{' class=note' if note else ''}>{html.escape(text)}</p>")
+        """Add a paragraph, `code` between backticks; a note stands out."""
+        words = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
+        self._parts.append(f"<p{' class=note' if note else ''}>{words}</p>")
 
     def code(self, text: str) -> None:
         """Add commands or settings."""

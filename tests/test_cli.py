@@ -1,0 +1,269 @@
+"""The command line, from files to files."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from halfseen import TableClassifier, ampute
+from halfseen.cli import main
+
+
+def table(n=120, seed=0):
+    random = np.random.default_rng(seed)
+    ill = random.random(n) < 0.5
+    frame = pd.DataFrame(
+        {
+            "age": np.where(ill, 65, 40) + random.integers(-9, 9, n),
+            "blood": np.where(random.random(n) < 0.8, np.where(ill, "A", "B"), "AB"),
+            "dose": random.random(n).round(3),
+        }
+    )
+    frame = frame.mask(random.random(frame.shape) < 0.15)
+    return frame.assign(state=np.where(ill, "ill", "well"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a table, a model learned from it, and new rows."""
+    folder = tmp_path_factory.mktemp("cli")
+    table().to_csv(folder / "train.csv", index=False)
+    table(seed=1).to_csv(folder / "new.csv", index=False)
+    arguments = ["--target", "state", "--out", str(folder / "model")]
+    assert main(["fit", str(folder / "train.csv"), *arguments]) == 0
+    return folder
+
+
+def test_from_a_table_to_labels(trained, tmp_path, capsys):
+    out = tmp_path / "labels.csv"
+    arguments = [str(trained / "model"), str(trained / "new.csv"), "--out", str(out), "--json"]
+    assert main(["predict", *arguments, "--target", "state"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    found, new = pd.read_csv(out), table(seed=1)
+    assert list(found.columns) == [
+        "label", "probability of ill", "probability of well", "certain", "possible",
+    ]  # fmt: skip
+    assert record["rows"] == len(found) == len(new)
+    assert record["certain"] == found["certain"].sum()
+    assert record["accuracy"] == pytest.approx((found["label"] == new["state"]).mean())
+    assert record["accuracy"] > 0.8
+    clf = TableClassifier.load(trained / "model")
+    np.testing.assert_array_equal(found["label"], clf.predict(new.drop(columns="state")))
+    certain = found[found["certain"]]
+    assert (certain["possible"] == certain["label"]).all()
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_filled_tables_keep_columns_and_types(trained, tmp_path, ending, capsys):
+    out = tmp_path / f"filled.{ending}"
+    assert (
+        main(["impute", str(trained / "model"), str(trained / "new.csv"), "--out", str(out)]) == 0
+    )
+    reader = {"csv": pd.read_csv, "tsv": lambda p: pd.read_csv(p, sep="\t")}
+    found = reader.get(ending, pd.read_parquet)(out)
+    new = pd.read_csv(trained / "new.csv").drop(columns="state")
+    assert list(found.columns) == list(new.columns)
+    assert not found.isna().any(axis=None)
+    for name in new:
+        seen = new[name].notna()
+        np.testing.assert_array_equal(found[name][seen], new[name][seen])
+    assert (found["age"] % 1 == 0).all()
+    assert f"{new.isna().sum().sum()} holes filled" in capsys.readouterr().out
+
+
+def test_info_says_what_a_model_is(trained, capsys):
+    assert main(["info", str(trained / "model"), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["classes"] == ["ill", "well"]
+    assert record["columns"] == ["age (number)", "blood (category)", "dose (number)"]
+    assert main(["info", str(trained / "model")]) == 0
+    assert "blood (category)" in capsys.readouterr().out
+
+
+def test_spellings_of_missing_values(tmp_path, capsys):
+    frame = table().astype(object)
+    odd = frame.copy()
+    odd["age"] = frame["age"].fillna(-999)
+    odd["blood"] = frame["blood"].fillna("unknown")
+    odd["dose"] = frame["dose"].fillna(" ? ")
+    for name, given in (("plain", frame), ("odd", odd)):
+        given.to_csv(tmp_path / f"{name}.csv", index=False)
+        arguments = [str(tmp_path / f"{name}.csv"), "--target", "state", "--epochs", "5"]
+        arguments += ["--out", str(tmp_path / name)]
+        assert main(["fit", *arguments, "--missing", "-999", "--missing", "unknown"]) == 0
+    new = frame.drop(columns="state")
+    one, other = (TableClassifier.load(tmp_path / name) for name in ("plain", "odd"))
+    np.testing.assert_array_equal(
+        one.predict_proba(new.infer_objects()), other.predict_proba(new.infer_objects())
+    )
+
+
+def test_archives_with_nan_or_observed(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    holes = ampute(X, "random", 0.3, random_state=0)
+    np.savez(tmp_path / "nan.npz", X=holes, y=y)
+    np.savez(tmp_path / "observed.npz", X=X, y=y, observed=~np.isnan(holes))
+    filled = []
+    for name in ("nan", "observed"):
+        data, model, out = (str(tmp_path / f"{name}{end}") for end in (".npz", "", "_filled.npz"))
+        assert main(["fit", data, "--out", model, "--epochs", "5"]) == 0
+        assert main(["impute", model, data, "--out", out]) == 0
+        filled.append(np.load(out)["X"])
+    np.testing.assert_array_equal(*filled)
+    np.testing.assert_array_equal(filled[0][~np.isnan(holes)], holes[~np.isnan(holes)])
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Folders of digits 0 and 1: holes by masks, transparency and NaN."""
+    folder = tmp_path_factory.mktemp("pictures")
+    X, y = load_digits(return_X_y=True)
+    random = np.random.default_rng(0)
+    for digit in (0, 1):
+        (folder / f"class {digit}").mkdir()
+        for number, row in enumerate(X[y == digit][:30]):
+            image = (row.reshape(8, 8) * 15.9).astype(np.uint8)
+            seen = random.random((8, 8)) > 0.3
+            path = folder / f"class {digit}" / f"{number:02d}.png"
+            if number % 3 == 0:
+                Image.fromarray(image).save(path)
+                Image.fromarray(seen.astype(np.uint8) * 255).save(path.with_suffix(".mask.png"))
+            elif number % 3 == 1:
+                both = np.dstack([image, seen.astype(np.uint8) * 255])
+                Image.fromarray(both, "LA").save(path)
+            else:
+                np.save(path.with_suffix(".npy"), np.where(seen, image / 255, np.nan))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:'mode' parameter:DeprecationWarning")
+def test_folders_of_images(pictures, tmp_path, capsys):
+    model, labels = str(tmp_path / "model"), tmp_path / "labels.csv"
+    assert main(["fit", str(pictures), "--out", model, "--epochs", "15"]) == 0
+    arguments = ["predict", model, str(pictures), "--out", str(labels), "--no-certificates"]
+    assert main([*arguments, "--target", "folder", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["accuracy"] > 0.9
+    found = pd.read_csv(labels)
+    assert found["name"][0] == "class 0/00.png"
+    assert len(found) == 60
+    assert set(found["label"]) == {"class 0", "class 1"}
+    out = tmp_path / "filled.npz"
+    assert main(["impute", model, str(pictures), "--out", str(out)]) == 0
+    filled = np.load(out)
+    assert filled["X"].shape == (60, 1, 8, 8)
+    assert not np.isnan(filled["X"]).any()
+    assert filled["names"][0] == "class 0/00.png"
+
+
+def broken(folder):
+    """Files that cannot be used, with the command and what is said about it."""
+    train = table()
+    train.to_csv(folder / "good.csv", index=False)
+    train.drop(columns="age").to_csv(folder / "narrow.csv", index=False)
+    train.assign(state="odd").to_csv(folder / "odd.csv", index=False)
+    train.assign(age="old").to_csv(folder / "words.csv", index=False)
+    train.assign(state=None).to_csv(folder / "unlabelled.csv", index=False)
+    train.assign(state=["x"] + ["y"] * 119).to_csv(folder / "rare.csv", index=False)
+    train[:0].to_csv(folder / "no_rows.csv", index=False)
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "latin.csv").write_bytes("größe,state\n1,a\n".encode("latin-1"))
+    (folder / "quotes.csv").write_text('a,state\n"1,x\n2,y\n')
+    (folder / "long.csv").write_text("a,state\n1,x,3\n2,y,4\n")
+    (folder / "text.npz").write_text("no archive")
+    (folder / "text.parquet").write_text("no table")
+    np.savez(folder / "lonely.npz", X=np.ones((3, 2)))
+    (folder / "pictures").mkdir()
+    (folder / "bad").mkdir()
+    (folder / "bad" / "a").mkdir()
+    (folder / "bad" / "a" / "x.png").write_text("no picture")
+    fit, model = ["--out", "m", "--target", "state"], ["MODEL", "--out", "o.csv"]
+    return [
+        ("fit", ["good.csv", "--out", "m"], "name its column of labels with --target"),
+        ("fit", ["good.csv", "--out", "m", "--target", "colour"], "has no column 'colour'"),
+        ("fit", ["absent.csv", *fit], "absent.csv"),
+        ("fit", ["empty.csv", *fit], "'empty.csv' cannot be read as a table"),
+        ("fit", ["no_rows.csv", *fit], "has 0 rows"),
+        ("fit", ["unlabelled.csv", *fit], "has no label in 120 rows, the first is row 0"),
+        ("fit", ["latin.csv", *fit], "'latin.csv' cannot be read as a table"),
+        ("fit", ["quotes.csv", *fit], "'quotes.csv'"),
+        ("fit", ["long.csv", *fit], "more fields than its header"),
+        ("fit", ["text.npz", "--out", "m"], "'text.npz' is not an archive"),
+        ("fit", ["lonely.npz", "--out", "m"], "has no array 'y'"),
+        ("fit", ["text.parquet", *fit], "'text.parquet' cannot be read as a table"),
+        ("fit", ["pictures", "--out", "m"], "'pictures' has no images"),
+        ("fit", ["bad", "--out", "m"], "cannot be read as an image"),
+        ("fit", ["good.csv", "--out", "no/m", "--target", "state"], "there is no folder"),
+        ("fit", ["good.xls", *fit], "must end in .csv, .tsv or .parquet"),
+        ("fit", ["good.csv", *fit, "--network", "brain"], "brain"),
+        ("fit", ["odd.csv", *fit], "has one label only, 'odd'"),
+        ("predict", ["narrow.csv", *model], "'narrow.csv' has no column 'age'"),
+        ("predict", ["words.csv", *model], "column 'age' has numbers; got 'old' in row 0"),
+        ("predict", ["odd.csv", *model, "--target", "state"], "has the label 'odd' in row 0"),
+        ("predict", ["good.csv", "MODEL", "--out", "o.txt"], "must end in .csv, .tsv"),
+        ("predict", ["good.csv", "good.csv", "--out", "o.csv"], "is no file of halfseen"),
+        ("impute", ["good.csv", "MODEL", "--out", "o.npz"], "must end in .csv or .tsv"),
+        ("compare", ["rare.csv", "--target", "state"], "folds need two classes"),
+    ]  # fmt: skip
+
+
+def test_errors_are_one_line_and_leave_nothing_behind(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    cases = broken(tmp_path)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    for command, arguments, message in cases:
+        if command in ("predict", "impute"):  # the model comes first
+            arguments = [arguments[1].replace("MODEL", str(trained / "model")), *arguments]
+            del arguments[2]
+        assert main([command, *arguments]) == 2, (command, arguments)
+        said = capsys.readouterr().err
+        assert message in said, (command, arguments, said)
+        assert said.count("\n") == 1
+        assert "Traceback" not in said
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before, (command, arguments)
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        main(["info", str(tmp_path / "absent"), "--debug"])
+
+
+def test_compare_gives_advice_and_escapes_names(tmp_path, capsys):
+    frame = table(90).rename(columns={"dose": "<script>alert(1)</script>"})
+    frame["state"] = frame["state"].replace("ill", "<b>ill</b>")
+    path = tmp_path / "a<i>b.csv"
+    frame.to_csv(path, index=False)
+    out = tmp_path / "report.html"
+    arguments = [str(path), "--target", "state", "--out", str(out), "--folds", "2", "--json"]
+    assert main(["compare", *arguments, "--jobs", "1"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    names = [line["method"] for line in record["methods"]]
+    assert {"halfseen", "gradient boosting", "mean + indicator, mlp"} <= set(names)
+    page = out.read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)" in page
+    for raw in ("<script>alert", "<b>ill", "a<i>b"):
+        assert raw not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert record["advice"].split(".")[0] in page.replace("&#x27;", "'")
+
+
+def test_the_module_runs_as_a_program(trained):
+    environment = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-m", "halfseen", "info", str(trained / "model")],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "ill, well" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "impute", "compare", "reproduce", "info"])
+def test_help_has_an_example(command, capsys):
+    assert main([command, "--help"]) == 0
+    assert f"Example: halfseen {command}" in capsys.readouterr().out
