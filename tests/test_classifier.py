@@ -369,6 +369,7 @@ def test_a_loss_that_explodes_names_epoch_and_term(iris):
         ({"n_epochs": 0}, "n_epochs must be"),
         ({"batch_size": 1.5}, "batch_size must be"),
         ({"learning_rate": np.nan}, "learning_rate must be"),
+        ({"weight_decay": -1}, "weight_decay must be"),
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
         ({"device": "abacus"}, "device"),
         ({"random_state": -1}, "random_state must be"),

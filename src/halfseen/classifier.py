@@ -69,6 +69,9 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Samples in a mini-batch.
     learning_rate : float, optional
         Of the network. By default 0.01 for "logistic" and "mlp", else 0.002.
+    weight_decay : float, optional
+        Of the network, as in ``torch.optim.AdamW``. By default 0.5 for "mlp", 1 for "cnn4" and
+        "cnn4_bn", 0.3 for "resnet18", else 0.001. Not used by "published" training.
     validation_fraction : float, optional
         Share of the samples of each class whose labels are kept from training. The epoch with
         the best accuracy on them is kept in the end, and training stops when a quarter of
@@ -138,6 +141,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         n_epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | None = None,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         class_weight: dict | str | None = None,
         device: str | torch.device = "auto",
@@ -156,6 +160,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.class_weight = class_weight
         self.device = device

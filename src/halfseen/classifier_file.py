@@ -26,6 +26,7 @@ _PLAIN = (
     "n_epochs",
     "batch_size",
     "learning_rate",
+    "weight_decay",
     "validation_fraction",
     "verbose",
 )

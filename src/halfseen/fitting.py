@@ -1,7 +1,7 @@
 """What fitting a network classifier takes, whatever stands before the network.
 
 Settings are estimators; only the parameters that all of them have are read here: `network`,
-`n_epochs`, `batch_size`, `learning_rate`, `validation_fraction`.
+`n_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `validation_fraction`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
 _USUAL_EPOCHS = 10
 _USUAL_DECAY = 1e-3
+# Strong for those of our networks that overfit.
 _DECAYS = {"mlp": 0.5, "cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}
 
 
@@ -67,6 +68,9 @@ def check_training_settings(settings) -> None:
     require(settings, "batch_size", is_whole(settings.batch_size), "a whole number ≥ 1")
     positive = rate is None or (is_number(rate) and rate > 0)
     require(settings, "learning_rate", positive, "positive or None")
+    decay = settings.weight_decay
+    not_negative = decay is None or (is_number(decay) and decay >= 0)
+    require(settings, "weight_decay", not_negative, "at least 0, or None")
     between = share is None or (is_number(share) and 0 < share < 1)
     require(settings, "validation_fraction", between, "between 0 and 1, or None")
 
@@ -105,7 +109,9 @@ def learning_rate(settings) -> float:
 
 
 def weight_decay(settings) -> float:
-    """Return the weight decay of the network: strong for those of ours that overfit."""
+    """Return the weight decay of the network, also when it is left to us."""
+    if settings.weight_decay is not None:
+        return settings.weight_decay
     if not isinstance(settings.network, str):
         return _USUAL_DECAY
     return _DECAYS.get(settings.network, _USUAL_DECAY)

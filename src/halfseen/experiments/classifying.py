@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import clone
 
 from halfseen.experiments.data import load, with_holes
-from halfseen.experiments.methods import choices, chosen, settings_of
+from halfseen.experiments.methods import choices, settings_of, validated
+from halfseen.experiments.rows import append, read
 from halfseen.experiments.runner import Context
 
 
@@ -63,8 +64,24 @@ def _settled(
     candidates = choices(method, network, dataset, rate, context.small)
     if len(candidates) == 1:
         return candidates[0]
+    question = {
+        "dataset": dataset,
+        "variant": dict(context.variants).get(dataset, ""),
+        "mechanism": mechanism,
+        "rate": rate,
+        "method": method,
+        "network": network,
+        "candidates": [settings_of(clf) for clf in candidates],
+    }
+    path = None if context.out is None else context.out / "choices.jsonl"
+    for row in [] if path is None else read(path):
+        if all(row[name] == value for name, value in question.items()):
+            return candidates[int(np.argmax(row["accuracy_validation"]))]
     holes, y = _training(dataset, mechanism, rate, 0, context)
-    return chosen(candidates, holes, y, context.device)
+    scores = validated(candidates, holes, y, context.device)
+    if path is not None:
+        append(path, {**question, "accuracy_validation": scores})
+    return candidates[int(np.argmax(scores))]
 
 
 def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:

@@ -50,7 +50,7 @@ def printed(place: Place, method: str) -> Pair:
     """Return what the paper prints; "Best" stands beside its own method."""
     if place in _COMPLETE:
         return _COMPLETE[place].get(method, (None, None))
-    if method in ("Simult.", "Best"):
+    if method in ("Simult.", "Best", "Algorithm 1"):
         return _SIMULTANEOUS.get(place, (None, None))
     if method in RIVALS and place in _TABLE1:
         return _TABLE1[place][RIVALS.index(method)], None

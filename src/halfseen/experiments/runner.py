@@ -29,12 +29,15 @@ class Context:
         Which copy of a data set this is, if not the usual one, such as ("cifar10", "JPEG").
     small : bool
         Whether cells are small ones, on digits, that show that all of it runs.
+    out : Path or None
+        Folder of the files of rows; what was chosen by validation is kept there as well.
     """
 
     folder: Path | None = None
     device: str = "auto"
     variants: tuple[tuple[str, str], ...] = ()
     small: bool = False
+    out: Path | None = None
 
 
 def run(

@@ -2,10 +2,11 @@
 
 Every function below returns an unfitted classifier for data with NaN. Those with a network take
 any of our networks and the parameters of training of `SparseCodingClassifier` (`n_epochs`,
-`batch_size`, `learning_rate`, `validation_fraction`, `hide`, `device`, `random_state`,
-`verbose`), and train by the same optimiser, schedule and early stopping, with entries hidden in
-each step by the same law where that helped on development data: everywhere but before logistic
-regression after a plain fill, a nearest-neighbour or iterative imputer or in NN-GMM.
+`batch_size`, `learning_rate`, `weight_decay`, `validation_fraction`, `hide`, `device`,
+`random_state`, `verbose`), and train by the same optimiser, schedule and early stopping, with
+entries hidden in each step by the same law where that helped on development data: everywhere but
+before logistic regression after a plain fill, a nearest-neighbour or iterative imputer or in
+NN-GMM.
 
 Some fill training samples with the help of their labels (`class_mean_fill`, `class_knn_fill`).
 New samples, and those held out for validation, are filled without labels: from all classes.

@@ -46,6 +46,7 @@ class NetworkRival(ScoringClassifier):
     n_epochs: int | None
     batch_size: int
     learning_rate: float | None
+    weight_decay: float | None
     validation_fraction: float | None
     hide: float
     device: str | torch.device

@@ -34,7 +34,9 @@ class ImputedClassifier(NetworkRival):
     impute_scaled : bool
         Fill after standardisation, so that distances and regressions have a common scale, or
         (False) in the units of X.
-    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, weight_decay, validation_fraction
+        See `SparseCodingClassifier`.
+    hide, device, random_state, verbose
         See `SparseCodingClassifier`. With `validation_fraction` the imputer learns from the
         other samples only.
 
@@ -73,6 +75,7 @@ class ImputedClassifier(NetworkRival):
         n_epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | None = None,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         hide: float = 0.25,
         device: str | torch.device = "auto",
@@ -87,6 +90,7 @@ class ImputedClassifier(NetworkRival):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.hide = hide
         self.device = device

@@ -45,7 +45,9 @@ class NNGMMClassifier(NetworkRival):
         authors do not treat, as the affine map that it is); else that of the layer itself.
     n_components : int
         Gaussians of the mixture.
-    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, weight_decay, validation_fraction
+        See `SparseCodingClassifier`.
+    hide, device, random_state, verbose
         See `SparseCodingClassifier`.
 
     Attributes
@@ -67,6 +69,7 @@ class NNGMMClassifier(NetworkRival):
         n_epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | None = None,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         hide: float = 0.25,
         device: str | torch.device = "auto",
@@ -78,6 +81,7 @@ class NNGMMClassifier(NetworkRival):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.hide = hide
         self.device = device

@@ -30,7 +30,9 @@ class NeuMissClassifier(NetworkRival):
         See `SparseCodingClassifier`.
     depth : int
         Terms of the series.
-    n_epochs, batch_size, learning_rate, validation_fraction, hide, device, random_state, verbose
+    n_epochs, batch_size, learning_rate, weight_decay, validation_fraction
+        See `SparseCodingClassifier`.
+    hide, device, random_state, verbose
         See `SparseCodingClassifier`.
 
     Attributes
@@ -52,6 +54,7 @@ class NeuMissClassifier(NetworkRival):
         n_epochs: int | None = None,
         batch_size: int = 128,
         learning_rate: float | None = None,
+        weight_decay: float | None = None,
         validation_fraction: float | None = None,
         hide: float = 0.25,
         device: str | torch.device = "auto",
@@ -63,6 +66,7 @@ class NeuMissClassifier(NetworkRival):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.hide = hide
         self.device = device
