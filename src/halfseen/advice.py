@@ -47,7 +47,7 @@ def advise(table: pd.DataFrame, ours: str, most_common: float) -> str:
             f"({_p(p)})."
         )
     return (
-        f"Either will do: {text} Such a difference comes about by chance ({_p(p)}). "
+        f"Either will do: {text} That may well be chance ({_p(p)}). "
         f"{best['method']} takes {_seconds(best['fit_seconds'])} to train, {ours} "
         f"{_seconds(own['fit_seconds'])}; only {ours} also says which rows are certain."
     )
@@ -68,7 +68,7 @@ def _for_ours(table: pd.DataFrame, ours: str) -> str:
     if p < _FAIRLY_SURE:
         return f"{ours} is probably the better choice here. {text} It may be chance ({_p(p)})."
     return (
-        f"{ours} is ahead, but not surely. {text} Such a difference comes about by chance "
+        f"{ours} is ahead, but not surely. {text} That may well be chance "
         f"({_p(p)}). {second['method']} takes {_seconds(second['fit_seconds'])} to train, {ours} "
         f"{_seconds(own['fit_seconds'])}."
     )

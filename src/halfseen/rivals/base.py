@@ -147,7 +147,8 @@ class NetworkRival(ScoringClassifier):
         return scores.double().cpu().numpy()
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:
-        return self.standardise_(torch.from_numpy(values.copy())).numpy().astype(values.dtype)
+        given = torch.tensor(values, device=choose_device(self.device))
+        return self.standardise_.to(given.device)(given).to(given.dtype).cpu().numpy()
 
 
 def _samples(

@@ -1,0 +1,46 @@
+"""Advice in words: it names the better method, and does not claim more than the test says."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from halfseen.advice import advise
+
+
+def comparison(accuracies, p):
+    names = list(accuracies)
+    return pd.DataFrame(
+        {
+            "method": names,
+            "accuracy": list(accuracies.values()),
+            "accuracy_sem": 0.01,
+            "p_value": [np.nan, *([p] * (len(names) - 1))],
+            "fit_seconds": [2.0 + place for place in range(len(names))],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "p", "begins"),
+    [
+        ({"boosting": 0.9, "halfseen": 0.8}, 0.01, "Use boosting here."),
+        ({"boosting": 0.9, "halfseen": 0.88}, 0.1, "boosting is probably the better choice here."),
+        ({"boosting": 0.9, "halfseen": 0.895}, 0.6, "Either will do: boosting is right in 90.0%"),
+        ({"halfseen": 0.9, "boosting": 0.8}, 0.0001, "Use halfseen here."),
+        ({"halfseen": 0.9, "boosting": 0.88}, 0.1, "halfseen is probably the better choice here."),
+        ({"halfseen": 0.9, "boosting": 0.895}, 0.6, "halfseen is ahead, but not surely."),
+        ({"halfseen": 0.9, "boosting": 0.88}, np.nan, "halfseen is ahead, but not surely."),
+        ({"boosting": 0.505, "halfseen": 0.5}, 0.01, "No method is clearly better than guessing"),
+        ({"halfseen": 0.9}, 0.5, "halfseen is right in 90.0%."),
+    ],
+)
+def test_advice(accuracies, p, begins):
+    text = advise(comparison(accuracies, p), "halfseen", most_common=0.5)
+    assert text.startswith(begins)
+    if p < 0.05 and "Use" in text:
+        assert "p < 0.001" in text or "p = 0.01" in text
+
+
+def test_advice_gives_the_difference_in_points():
+    text = advise(comparison({"boosting": 0.9, "halfseen": 0.8}, 0.01), "halfseen", 0.5)
+    assert "boosting is right in 90.0%, halfseen in 80.0%: 10.0 points less" in text
