@@ -278,4 +278,4 @@ def test_prices_follow_the_rate():
 )
 def test_wrong_usage(arguments, capsys):
     assert main(arguments) == 2
-    assert "Usage: halfseen" in "".join(capsys.readouterr())
+    assert "halfseen" in "".join(capsys.readouterr())

@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What a command returns, or the number of its typer.Exit.
         return int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
     except typer.TyperException as error:  # wrong options
-        error.show()
+        message = getattr(error, "format_message", error.__str__)()  # with the name of the option
+        print(f"halfseen: {' '.join(message.split())} See --help.", file=sys.stderr)
         return 2
     except (ValueError, OSError, TypeError, MemoryError, ModuleNotFoundError) as error:
         if wanted != given:

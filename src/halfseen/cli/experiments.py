@@ -11,7 +11,7 @@ import typer
 from halfseen.cli.output import say
 from halfseen.experiments import NAMES
 
-Name = StrEnum("Name", {name: name for name in NAMES})
+Name = StrEnum("Name", list(NAMES))  # type: ignore[misc]
 
 
 def reproduce(

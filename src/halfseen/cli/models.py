@@ -226,7 +226,7 @@ def _holes(X: Any) -> Any:
 
 def _write_archive(path: Path, **arrays: np.ndarray) -> None:
     with path.open("wb") as file:  # given a name, numpy would change its ending
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _require_table(path: Path) -> None:

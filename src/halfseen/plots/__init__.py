@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -113,7 +113,8 @@ def atoms(clf_or_imputer, n: int = 64) -> Figure:
     n_columns = math.ceil(math.sqrt(len(shown)))
     n_rows = math.ceil(len(shown) / n_columns)
     figure = make_figure(max(0.7 * n_columns, 2.4), 0.7 * n_rows + 0.3)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
     for place, atom in enumerate(shown, start=1):
         axis = figure.add_subplot(n_rows, n_columns, place)
         end = np.abs(atom).max()

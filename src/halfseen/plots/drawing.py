@@ -90,7 +90,7 @@ def draw_accuracy(
     axis: Axes, frame: pd.DataFrame, methods: Iterable[str], marks: Iterable[tuple[str, float]] = ()
 ) -> None:
     """Draw what `accuracy_curve` does on one axis; the place in `methods` decides the colour."""
-    colours = {}
+    colours: dict[tuple[str, float], str] = {}
     for method, style in zip(methods, line_styles(), strict=False):
         runs = frame[frame["method"] == method].groupby("rate")["accuracy"]
         means, errors = 100 * runs.mean(), 100 * runs.sem().fillna(0)  # one run has no error

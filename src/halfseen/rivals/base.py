@@ -106,7 +106,7 @@ class NetworkRival(ScoringClassifier):
                 validation = _samples(filled, values, labels, held_out).to(device, dtype)
             network = fresh._make_network(samples, len(classes), seed).to(device, dtype)
             if learns_in_half(self, device):  # as our method does; images as tensor cores read them
-                network.half = True
+                network.learns_in_half = True
                 network.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             n_epochs = epochs(self, len(samples))
             plan = Plan(

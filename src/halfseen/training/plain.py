@@ -17,16 +17,17 @@ class HoleNetwork(nn.Module):
     ----------
     network : Module
         What classifies in the end.
-    half : bool
+    learns_in_half : bool
         Whether that multiplies in bfloat16 while it learns.
     """
 
     network: nn.Module
-    half = False
+    learns_in_half = False
 
     def classified(self, X: Tensor) -> Tensor:
         """Return the scores of completed samples."""
-        with torch.autocast(X.device.type, torch.bfloat16, enabled=self.half and self.training):
+        half = self.learns_in_half and self.training
+        with torch.autocast(X.device.type, torch.bfloat16, enabled=half):
             scores = self.network(X)
         return scores.to(X.dtype)
 
