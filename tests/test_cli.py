@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 
 from halfseen import TableClassifier, ampute
 from halfseen.cli import main
+from halfseen.cli.data import read_labelled
 
 
 def table(n=120, seed=0):
@@ -67,8 +68,8 @@ def test_filled_tables_keep_columns_and_types(trained, tmp_path, ending, capsys)
     )
     reader = {"csv": pd.read_csv, "tsv": lambda p: pd.read_csv(p, sep="\t")}
     found = reader.get(ending, pd.read_parquet)(out)
-    new = pd.read_csv(trained / "new.csv").drop(columns="state")
-    assert list(found.columns) == list(new.columns)
+    new = pd.read_csv(trained / "new.csv")
+    assert list(found.columns) == list(new.columns)  # also those that the model does not take
     assert not found.isna().any(axis=None)
     for name in new:
         seen = new[name].notna()
@@ -175,6 +176,7 @@ def broken(folder):
     (folder / "empty.csv").write_bytes(b"")
     (folder / "latin.csv").write_bytes("größe,state\n1,a\n".encode("latin-1"))
     (folder / "quotes.csv").write_text('a,state\n"1,x\n2,y\n')
+    (folder / "twice.csv").write_text("y,a,y\n1,2,3\n")
     (folder / "long.csv").write_text("a,state\n1,x,3\n2,y,4\n")
     (folder / "text.npz").write_text("no archive")
     (folder / "text.parquet").write_text("no table")
@@ -193,6 +195,7 @@ def broken(folder):
         ("fit", ["unlabelled.csv", *fit], "has no label in 120 rows, the first is row 0"),
         ("fit", ["latin.csv", *fit], "'latin.csv' cannot be read as a table"),
         ("fit", ["quotes.csv", *fit], "'quotes.csv'"),
+        ("fit", ["twice.csv", *fit], "has the column 'y' more than once"),
         ("fit", ["long.csv", *fit], "more fields than its header"),
         ("fit", ["text.npz", "--out", "m"], "'text.npz' is not an archive"),
         ("fit", ["lonely.npz", "--out", "m"], "has no array 'y'"),
@@ -267,3 +270,94 @@ def test_the_module_runs_as_a_program(trained):
 def test_help_has_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     assert f"Example: halfseen {command}" in capsys.readouterr().out
+
+
+def test_a_row_has_the_same_answer_in_any_file(tmp_path):
+    rows = [f"{code},{number % 7},{label}" for number in range(30)
+            for code, label in (("TRUE", "ill"), ("FALSE", "well"), ("012", "well"))]  # fmt: skip
+    (tmp_path / "t.csv").write_text("code,w,y\n" + "\n".join(rows))
+    model = str(tmp_path / "m")
+    assert main(["fit", str(tmp_path / "t.csv"), "--target", "y", "--out", model]) == 0
+    found = []
+    for name, more in (("one", ""), ("two", "012,5\n")):
+        (tmp_path / f"{name}.csv").write_text(f"code,w\nTRUE,5\n{more},5\n")
+        out = str(tmp_path / f"{name}_out.csv")
+        assert main(["predict", model, str(tmp_path / f"{name}.csv"), "--out", out]) == 0
+        found.append(pd.read_csv(out).iloc[0])
+        filled = tmp_path / f"{name}_filled.csv"
+        assert main(["impute", model, str(tmp_path / f"{name}.csv"), "--out", str(filled)]) == 0
+        assert filled.read_text().startswith(f"code,w\nTRUE,5\n{more}")
+    pd.testing.assert_series_equal(*found)
+
+
+def test_spellings_of_missing_values_are_kept_in_the_model(tmp_path, capsys):
+    frame = table().fillna({"age": -999})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model, data = str(tmp_path / "m"), str(tmp_path / "t.csv")
+    arguments = ["--target", "state", "--missing", "-999", "--epochs", "3"]
+    assert main(["fit", data, *arguments, "--out", model]) == 0
+    out = tmp_path / "filled.csv"
+    assert main(["impute", model, data, "--out", str(out)]) == 0
+    assert (pd.read_csv(out)["age"] > 0).all()
+
+
+def test_dates_in_text_can_become_parquet(tmp_path):
+    frame = table().assign(seen="2024-01-11")
+    frame.loc[::4, "seen"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model, data, out = (str(tmp_path / name) for name in ("m", "t.csv", "o.parquet"))
+    assert main(["fit", data, "--target", "state", "--epochs", "3", "--out", model]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    found = pd.read_parquet(out)
+    assert found["age"].dtype.kind in "if"
+    assert found["seen"].dtype.kind == "M"
+
+
+def test_depth_masks_and_hidden_files_of_images(tmp_path):
+    for name, values in (("a", np.full((4, 4), 200)), ("b", np.full((4, 4), 30000))):
+        (tmp_path / name).mkdir()
+        Image.fromarray(values.astype(np.uint16)).save(tmp_path / name / "0.png")
+    mask = np.eye(4, dtype=np.uint8)  # 0 and 1: what is not black is seen
+    Image.fromarray(mask).save(tmp_path / "a" / "0.mask.png")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "0.png").write_text("no image")
+    (tmp_path / "a" / "._0.png").write_text("no image")
+    data = read_labelled(tmp_path, None, [])
+    assert data.y.tolist() == ["a", "b"]
+    np.testing.assert_allclose(data.X[1], 30000 / 65535)
+    np.testing.assert_allclose(np.diag(data.X[0, 0]), 200 / 65535)
+    np.testing.assert_array_equal(np.isnan(data.X[0, 0]), mask == 0)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": np.empty((0, 3)), "y": np.empty(0)}, "none of it 0"),
+        ({"X": np.ones(3), "y": np.ones(3)}, "must have the shape"),
+        ({"X": np.ones((3, 2)), "y": np.ones(2)}, "must have 3 labels"),
+        ({"X": np.ones((3, 2)), "y": np.float64(1)}, "must have 3 labels"),
+    ],
+)
+def test_archives_of_wrong_shapes(arrays, message, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert main(["fit", str(tmp_path / "a.npz"), "--out", str(tmp_path / "m")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_models_and_data_of_two_kinds(trained, tmp_path, capsys):
+    np.savez(tmp_path / "a.npz", X=np.random.default_rng(0).random((20, 3)), y=np.arange(20) % 2)
+    model, data = str(tmp_path / "m"), str(tmp_path / "a.npz")
+    assert main(["fit", data, "--out", model, "--epochs", "2"]) == 0
+    new = str(trained / "new.csv")
+    assert main(["impute", model, new, "--out", str(tmp_path / "o.csv")]) == 2
+    assert "this model was trained on arrays" in capsys.readouterr().err
+    assert main(["predict", str(trained / "model"), data, "--out", str(tmp_path / "o.csv")]) == 2
+    assert "this model was trained on a table" in capsys.readouterr().err
+    copy = tmp_path / "copy.csv"
+    copy.write_text((trained / "new.csv").read_text())
+    assert main(["predict", str(trained / "model"), str(copy), "--out", str(copy)]) == 2
+    assert "is the input itself" in capsys.readouterr().err
+    assert copy.read_text() == (trained / "new.csv").read_text()
+    assert (
+        main(["predict", str(trained / "model"), new, "--out", str(tmp_path / "d.csv" / "x")]) == 2
+    )

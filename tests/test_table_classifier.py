@@ -62,12 +62,20 @@ def test_a_certain_class_stays_whatever_is_filled_in(fitted):
         for name in table:
             drawn = train[name].dropna().sample(len(table), replace=True, random_state=random)
             filled[name] = table[name].where(table[name].notna(), drawn.to_numpy())
-        values = fitted.encoder_.transform(filled)
-        indicators = fitted.encoder_.transform(table)
-        n_values = fitted.encoder_.get_feature_names_out().tolist().index("age missing")
-        values[:, n_values:] = indicators[:, n_values:]  # that they were missing stays known
-        changed = fitted.classifier_.predict(values) != labels
-        assert not (changed & found.certain).any()
+        assert not ((fitted.predict(filled) != labels) & found.certain).any()
+
+
+def test_that_a_value_is_missing_is_no_certainty():
+    random = np.random.default_rng(0)
+    y = random.integers(2, size=300)
+    value = np.where((y == 1) & (random.random(300) < 0.9), np.nan, random.integers(2, size=300))
+    table = pd.DataFrame({"v": value, "w": random.standard_normal(300)})
+    settings = {"n_epochs": 60, "random_state": 0}
+    clf = TableClassifier(SparseCodingClassifier("logistic", **settings)).fit(table, y)
+    asked = pd.DataFrame({"v": [np.nan, 0.0, 1.0], "w": 0.0})
+    assert clf.predict(asked).tolist() == [1, 0, 0]
+    assert not clf.certify(asked).certain[0]
+    assert clf.certify(asked).possible[0].all()
 
 
 def test_completed_tables_keep_what_was_observed(fitted):

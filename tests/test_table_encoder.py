@@ -163,3 +163,55 @@ def test_tables_that_cannot_be_learned_are_refused(table):
         TableEncoder().fit(table).inverse_transform(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="squares are out of range"):
         TableEncoder().fit(pd.DataFrame({"a": [1e300, -1e300]}))
+
+
+def test_categories_that_are_numbers_are_the_same_with_and_without_holes():
+    whole = pd.DataFrame({"v": pd.Categorical([1, 2, 2])})
+    holes = pd.DataFrame({"v": pd.Categorical([1, None, 2])})
+    encoder = TableEncoder().fit(whole)
+    np.testing.assert_array_equal(encoder.transform(holes), [[1, 0], [np.nan, np.nan], [0, 1]])
+    np.testing.assert_array_equal(
+        TableEncoder().fit(holes).transform(whole), [[1, 0], [0, 1], [0, 1]]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "UInt8"])
+def test_filled_whole_numbers_do_not_overflow(dtype):
+    encoder = TableEncoder().fit(pd.DataFrame({"v": pd.array([1, 2, 127], dtype=dtype)}))
+    far = encoder.inverse_transform([[1e30], [-1e30]])["v"]
+    limits = np.iinfo(dtype.lower())
+    assert far.tolist() == [limits.max, limits.min]
+
+
+def test_text_that_only_looks_like_dates_is_a_category():
+    codes = pd.DataFrame({"code": ["A12", "1200", "0123"], "word": ["now", "today", "later"]})
+    assert [column.kind for column in TableEncoder().fit(codes).columns_] == ["category"] * 2
+    old = pd.DataFrame({"born": ["0999-12-31", "9999-12-31", None]})
+    encoder = TableEncoder().fit(old)
+    assert encoder.columns_[0].kind == "date"
+    assert encoder.inverse_transform(encoder.transform(old))["born"].tolist()[1] == "9999-12-31"
+
+
+def test_text_comes_back_as_text():
+    table = pd.DataFrame({"n": ["1", "2", "4"], "x": ["1.5", "2", "3"], "t": ["yes", "TRUE", "no"]})
+    table["t"] = ["TRUE", "false", "TRUE"]
+    encoder = TableEncoder().fit(table)
+    back = encoder.inverse_transform(encoder.transform(table))
+    assert back["n"].tolist() == ["1", "2", "4"]
+    assert back["t"].tolist() == ["TRUE", "false", "TRUE"]
+    assert back["x"].tolist() == ["1.5", "2", "3"]
+
+
+def test_own_spellings_of_missing_values():
+    table = pd.DataFrame(
+        {"a": [1.0, -999.0, 3.0], "b": ["x", "unknown", "y"], "c": ["1", "-999.0", "2"]}
+    )
+    encoder = TableEncoder(missing_values=(-999, "unknown")).fit(table)
+    holes = np.isnan(encoder.transform(table))
+    assert holes[1].all()
+    assert not holes[[0, 2]].any()
+
+
+def test_infinite_values_are_named_by_their_row():
+    with pytest.raises(ValueError, match="infinite value in row 3"):
+        TableEncoder().fit(pd.DataFrame({"v": [np.nan, np.nan, 1, np.inf]}))

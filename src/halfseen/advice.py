@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SURE, _FAIRLY_SURE = 0.05, 0.2
+_ERRORS = 2.5  # of the best of several methods above guessing
 
 
-def advise(table: pd.DataFrame, ours: str, most_common: float) -> str:
+def advise(table: pd.DataFrame, ours: str, most_common: float, n_rows: int) -> str:
     """Return advice in a few sentences.
 
     Parameters
@@ -22,10 +23,12 @@ def advise(table: pd.DataFrame, ours: str, most_common: float) -> str:
         The name of our method in it.
     most_common : float
         Share of the most common class: what guessing has.
+    n_rows : int
+        Of the data.
     """
     best = table.iloc[0]
     own = table[table["method"] == ours].iloc[0]
-    if best["accuracy"] <= most_common + best["accuracy_sem"]:
+    if best["accuracy"] <= most_common + _ERRORS * _error(best, most_common, n_rows):
         return (
             f"No method is clearly better than guessing the most common class "
             f"({_percent(most_common)}): the best, {best['method']}, is right in "
@@ -39,6 +42,8 @@ def advise(table: pd.DataFrame, ours: str, most_common: float) -> str:
         f"{best['method']} is right in {_percent(best['accuracy'])}, {ours} in "
         f"{_percent(own['accuracy'])}: {_points(lead)} less."
     )
+    if math.isnan(p):
+        return f"Use {best['method']} here. {text} It is so in every fold; no test is possible."
     if p < _SURE:
         return f"Use {best['method']} here. {text} That is hardly chance ({_p(p)})."
     if p < _FAIRLY_SURE:
@@ -63,6 +68,8 @@ def _for_ours(table: pd.DataFrame, ours: str) -> str:
         f"{ours} is right in {_percent(own['accuracy'])}, {_points(lead)} more than the next, "
         f"{second['method']}."
     )
+    if math.isnan(p):
+        return f"Use {ours} here. {text} It is so in every fold; no test is possible."
     if p < _SURE:
         return f"Use {ours} here. {text} That is hardly chance ({_p(p)})."
     if p < _FAIRLY_SURE:
@@ -72,6 +79,14 @@ def _for_ours(table: pd.DataFrame, ours: str) -> str:
         f"({_p(p)}). {second['method']} takes {_seconds(second['fit_seconds'])} to train, {ours} "
         f"{_seconds(own['fit_seconds'])}."
     )
+
+
+def _error(best: pd.Series, most_common: float, n_rows: int) -> float:
+    """Return the standard error of an accuracy, no smaller than that of guessing itself."""
+    folds = float(best["n"])
+    overlapping = best["accuracy_sem"] * math.sqrt(1 + folds / max(folds - 1, 1))
+    guessing = math.sqrt(most_common * (1 - most_common) / n_rows)
+    return max(guessing, 0.0 if math.isnan(overlapping) else overlapping)
 
 
 def _percent(share: float) -> str:
@@ -87,6 +102,4 @@ def _seconds(seconds: float) -> str:
 
 
 def _p(p: float) -> str:
-    if math.isnan(p):
-        return "no test is possible"
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"

@@ -189,7 +189,7 @@ def _p_value(differences, overlap: float) -> float:
     n = len(differences)
     if n < 2:
         return math.nan
-    if np.ptp(differences) == 0:
-        return 1.0 if differences.iloc[0] == 0 else math.nan  # no spread, no test
+    if np.ptp(differences) < 1e-9:  # rounding is no spread, and without spread there is no test
+        return 1.0 if abs(differences.iloc[0]) < 1e-9 else math.nan
     statistic = differences.mean() / math.sqrt((1 / n + overlap) * differences.var())
     return float(2 * stats.t.sf(abs(statistic), n - 1))

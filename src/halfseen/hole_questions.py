@@ -89,7 +89,10 @@ class HoleQuestions(ScoringClassifier):
         >>> clf.classes_[found.possible[0]]
         array([0])
         """
-        values = self._checked_new(X)
+        return self._certified(self._checked_new(X), bounds)
+
+    def _certified(self, values, bounds=None, free: np.ndarray | None = None) -> Certificate:
+        """Return the certificate of checked samples; entries that are `free` vary like holes."""
         module = self._module()
         if module.completion.output != "completed":
             raise ValueError(
@@ -107,6 +110,8 @@ class HoleQuestions(ScoringClassifier):
             given = np.array(values[some])
             label = torch.from_numpy(self._scores(given).argmax(1)).to(scale.centre.device)
             known = scale(torch.from_numpy(given).to(dtype).to(scale.centre))
+            if free is not None:
+                known[torch.from_numpy(free[some]).to(known.device)] = torch.nan
             low, high = (
                 torch.where(known.isnan(), scale(end[some].to(scale.centre)), known) for end in ends
             )

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from halfseen import classifier_file, storage
+from halfseen.boundary import plain
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
-from halfseen.table_columns import Column, as_frame, filled_column
+from halfseen.table_columns import Column, filled_column
 from halfseen.table_encoder import TableEncoder
 
 if TYPE_CHECKING:
@@ -99,15 +100,20 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Say for each row whether its holes could change the class.
 
         All values that were seen in training are possible in a hole, see
-        `SparseCodingClassifier.certify`; of a category, anything between all and none.
+        `SparseCodingClassifier.certify`; of a category, anything between all and none. A value
+        that becomes known is no longer missing, so what says that it is varies as well.
         """
-        return self._fitted().certify(self.encoder_.transform(X))
+        values = self._fitted()._checked_new(self.encoder_.transform(X))
+        free = np.zeros(values.shape, dtype=bool)
+        n_values = sum(column.width for column in self.encoder_.columns_)
+        free[:, n_values:] = values[:, n_values:] == 1
+        return self.classifier_._certified(values, free=free)
 
     def impute(self, X) -> pd.DataFrame:
         """Return the table with its holes filled; columns, order and types stay."""
         values = self._fitted().impute(self.encoder_.transform(X))
         filled = self.encoder_.inverse_transform(values)
-        given = as_frame(X.to_pandas() if hasattr(X, "to_pandas") else X)
+        given = self.encoder_.with_holes(X)
         filled.index = given.index
         completed = given.copy()
         for place in range(given.shape[1]):
@@ -116,8 +122,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted classifier to one file without code in it, whole or not at all."""
+        check_is_fitted(self, "classifier_")
+        parameters = self.encoder_.get_params()
+        parameters["missing_values"] = [str(value) for value in parameters["missing_values"]]
         tree = {
-            "encoder": self.encoder_.get_params(),
+            "encoder": {name: plain(value) for name, value in parameters.items()},
             "columns": [column.to_plain() for column in self.encoder_.columns_],
             "named": hasattr(self, "feature_names_in_"),
             "classifier": classifier_file.to_tree(self._fitted()),
@@ -144,7 +153,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         )
         try:
             encoder = TableEncoder(**tree["encoder"])
-            encoder.columns_ = [Column.from_plain(plain) for plain in tree["columns"]]
+            encoder.columns_ = [Column.from_plain(stored) for stored in tree["columns"]]
             encoder.n_features_in_ = len(encoder.columns_)
             if tree["named"]:
                 names = [column.name for column in encoder.columns_]

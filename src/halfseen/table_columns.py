@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,13 @@ from halfseen.boundary import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-_DAY = 86_400e9  # in nanoseconds
+_DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
+_DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
 _TRUTH = {"true": 1.0, "false": 0.0}
+# Usual spellings of a missing value, in small letters.
+_MISSING = (
+    "", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", ".",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,12 +31,13 @@ class Column:
     name : str or int
     kind : {"number", "date", "boolean", "category"}
     dtype : str
-        Of the values in the table that was learned from.
+        Of the values in the table that was learned from; "text" if all of them were.
     centre, scale : float
         Of numbers, and of dates in days since 1970.
     whole : bool
         Whether all numbers were whole ones, or all dates whole days.
     categories : tuple of str
+        Of a category; of truth values that were text, how false and true were spelled.
     had_holes : bool
     """
 
@@ -80,17 +87,31 @@ class Column:
         if self.kind == "category":
             best = np.where(holes, 0, np.nan_to_num(numbers).argmax(1))
             text = pd.Series(np.array(self.categories, object)[best], name=self.name)
-            return _typed(text.where(~holes, None), self.dtype)
+            text = text.where(~holes, None)
+            return text.astype(object) if self.dtype == "text" else _typed(text, self.dtype)
         values = numbers[:, 0] * self.scale + self.centre
         values = np.rint(values) if self.whole else values
         if self.kind == "boolean":
-            truth = pd.Series(values > 0.5, name=self.name, dtype="boolean")
-            return _typed(truth.mask(holes), self.dtype)
-        if self.kind == "date":
-            nanoseconds = np.where(holes, 0, np.rint(np.nan_to_num(values) * _DAY))
-            dates = pd.Series(pd.to_datetime(nanoseconds.astype(np.int64)), name=self.name)
-            return _typed(dates.mask(holes), self.dtype)
-        return _typed(pd.Series(values), self.dtype)
+            found = pd.Series(values > 0.5, name=self.name, dtype="boolean")
+        elif self.kind == "date":
+            microseconds = np.where(holes, 0, np.rint(np.nan_to_num(values) * _DAY))
+            dates = microseconds.astype(np.int64).astype("datetime64[us]")
+            found = pd.Series(dates, name=self.name)
+        else:
+            found = pd.Series(values, name=self.name)
+        found = found.mask(holes)
+        return self._as_text(found) if self.dtype == "text" else _typed(found, self.dtype)
+
+    def _as_text(self, values: pd.Series) -> pd.Series:
+        """Return numbers, dates and truth values as they were spelled."""
+        if self.kind == "boolean":
+            spell: Callable[[Any], str] = dict(enumerate(self.categories)).__getitem__
+        elif self.kind == "date":
+            spell = (lambda day: str(day.date())) if self.whole else (lambda time: str(time))
+        else:
+            spell = (lambda number: f"{number:.0f}") if self.whole else (lambda n: f"{n:.6g}")
+        known = values.astype(object).where(values.notna(), None)
+        return known.map(lambda value: None if value is None else spell(value)).astype(object)
 
     def to_plain(self) -> dict:
         """Return what JSON knows, for a file."""
@@ -119,14 +140,21 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
     if missing.all():
         raise ValueError(f"column {name!r} has no value at all; remove it.")
     dtype, had_holes = str(values.dtype), bool(missing.any())
+    if all(isinstance(value, str) for value in values[~missing]):
+        dtype = "text"
     for kind, reader in _readers(values).items():
         numbers = reader(values)
         if not np.array_equal(np.isnan(numbers), missing):
             continue  # some of it is nothing of this kind
-        if kind == "boolean":
-            return Column(name, kind, dtype, had_holes=had_holes)
+        _refuse_infinite(name, numbers)
         known = numbers[~missing]
-        _refuse_infinite(name, known)
+        if kind == "boolean":
+            text = _text(values)[~missing]
+            spellings = [
+                str(next(iter(text[known == truth]), default))
+                for truth, default in ((0, "False"), (1, "True"))
+            ]
+            return Column(name, kind, dtype, categories=tuple(spellings), had_holes=had_holes)
         centre, scale = _centre_and_scale(known, weight[~missing], name)
         whole = bool((known == np.rint(known)).all())
         return Column(name, kind, dtype, centre, scale, whole, (), had_holes)
@@ -155,7 +183,7 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
     wanted = new.dtype if loose and not isinstance(new.dtype, pd.CategoricalDtype) else given.dtype
     try:
         typed = values.astype(wanted)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return values
     return typed if (typed.astype(object) == values).all() else values.astype(given.dtype)
 
@@ -187,9 +215,11 @@ def _days(values: pd.Series) -> np.ndarray:
     import pandas as pd
 
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        values = pd.to_datetime(_text(values), errors="coerce", format="ISO8601", utc=True)
+        text = _text(values)
+        text = text.where(text.str.match(_DATE).eq(True), None)  # not "now", nor a number
+        values = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True)
     dates = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz else values
-    days = dates.astype("datetime64[ns]").astype("int64").to_numpy() / _DAY
+    days = dates.astype("datetime64[us]").astype("int64").to_numpy() / _DAY
     return np.where(dates.isna(), np.nan, days)
 
 
@@ -202,9 +232,34 @@ def _truth(values: pd.Series) -> np.ndarray:
 
 
 def _text(values: pd.Series) -> pd.Series:
-    """Return values as stripped text, None where they are missing."""
-    text = values.astype("string").str.strip()
-    return text.astype(object).where(text.notna(), None)
+    """Return values as stripped text, None where they are missing; 1 and 1.0 are the same."""
+    known = values.astype(object).where(values.notna(), None)
+    return known.map(_spelled).astype(object)
+
+
+def _spelled(value: Any) -> str | None:
+    if value is None:
+        return None
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value).strip()
+
+
+def without(column: pd.Series, missing: tuple[str, ...]) -> pd.Series:
+    """Return a column with holes where it has the usual or the given spellings of one."""
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return column
+    if pd.api.types.is_numeric_dtype(column):
+        numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna()
+        hidden = column.isin(numbers.tolist())
+        return column.mask(hidden) if hidden.any() else column
+    text = _text(column)
+    hidden = text.str.lower().isin(_MISSING) | text.isin(missing)
+    numeric = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna()
+    if len(numeric):
+        hidden |= pd.to_numeric(text, errors="coerce").isin(numeric.tolist())
+    return column.mask(hidden.to_numpy()) if hidden.any() else column
 
 
 def _centre_and_scale(known: np.ndarray, weight: np.ndarray, name: Any) -> tuple[float, float]:
@@ -229,9 +284,15 @@ def _typed(values: pd.Series, dtype: str) -> pd.Series:
     """Return values in a type of the table, or in the nearest that has room for holes."""
     import pandas as pd
 
-    if dtype.startswith("datetime64") and "," in dtype:  # with a time zone
-        return values.dt.tz_localize("UTC").astype(dtype)
+    if dtype.startswith("datetime64"):
+        dates = values.dt.tz_localize("UTC") if "," in dtype else values  # with a time zone
+        return dates.astype(dtype)
+    kind = pd.api.types.pandas_dtype(dtype) if dtype != "text" else None
+    if kind is not None and pd.api.types.is_integer_dtype(kind):
+        ends = np.iinfo(getattr(kind, "numpy_dtype", kind))  # a filled value may be beyond
+        whole = [None if np.isnan(n) else min(max(int(n), ends.min), ends.max) for n in values]
+        values = pd.Series(whole, name=values.name, dtype=object)
     try:
         return values.astype(dtype)
-    except (TypeError, ValueError):  # whole numbers or truth values with holes
-        return values.convert_dtypes() if pd.api.types.is_numeric_dtype(values) else values
+    except (TypeError, ValueError, OverflowError):  # whole numbers or truth values with holes
+        return values.convert_dtypes()

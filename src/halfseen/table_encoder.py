@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from halfseen.fitting import is_whole, require
-from halfseen.table_columns import as_frame, learn_column
+from halfseen.table_columns import as_frame, learn_column, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     max_categories : int
         The most frequent categories of a column that get a place in its block; rarer ones are
         holes.
+
+    missing_values : tuple
+        What stands for a missing value beside None, NaN and NaT, such as ``(-999, "unknown")``;
+        numbers and their text are the same.
 
     Attributes
     ----------
@@ -55,9 +59,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     0  60.0     B
     """
 
-    def __init__(self, *, add_indicator: bool = False, max_categories: int = 50):
+    def __init__(
+        self,
+        *,
+        add_indicator: bool = False,
+        max_categories: int = 50,
+        missing_values: tuple = (),
+    ):
         self.add_indicator = add_indicator
         self.max_categories = max_categories
+        self.missing_values = missing_values
 
     def fit(self, X, y=None, sample_weight=None) -> TableEncoder:
         """Learn kinds, scales and categories of the columns.
@@ -77,7 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         require(self, "add_indicator", isinstance(self.add_indicator, bool), "True or False")
         require(self, "max_categories", is_whole(self.max_categories), "a whole number ≥ 1")
-        frame = as_frame(self._checked(X, reset=True))
+        frame = self.with_holes(X, reset=True)
         weight = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
         counts = weight > 0
         self.columns_ = [
@@ -89,7 +100,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X) -> np.ndarray:
         """Return numbers, shape (n_rows, n_features_out), NaN in the holes."""
         check_is_fitted(self)
-        frame = as_frame(self._checked(X, reset=False))
+        frame = self.with_holes(X)
         parts = [column.encoded(frame.iloc[:, place]) for place, column in enumerate(self.columns_)]
         if self.add_indicator:
             parts += [
@@ -98,6 +109,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 if column.had_holes
             ]
         return np.concatenate(parts, axis=1)
+
+    def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
+        """Return a checked table as a frame, with holes for `missing_values`."""
+        frame = as_frame(self._checked(X, reset))
+        spellings = tuple(str(value) for value in self.missing_values)
+        if not spellings:
+            return frame
+        changed = frame.copy()
+        for place in range(frame.shape[1]):
+            changed.isetitem(place, without(frame.iloc[:, place], spellings))
+        return changed
 
     def inverse_transform(self, X) -> pd.DataFrame:
         """Return the table that numbers stand for, with the columns and types of training.

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from halfseen.storage import require_folder
+from halfseen.table_columns import without
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = (".csv", ".tsv", ".parquet")
-_MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "-")
+_HOLES = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")
 
 
 def read_frame(
-    path: str | os.PathLike, target: str | None = None, missing: Iterable[str] = ()
+    path: str | os.PathLike,
+    target: str | None = None,
+    missing: Iterable[str] = (),
+    as_text: bool = False,
 ) -> pd.DataFrame:
     """Return a table, missing values as NaN or None.
 
@@ -34,6 +38,9 @@ def read_frame(
         called "-".
     missing : iterable of str
         What else stands for a missing value, such as "-999".
+    as_text : bool
+        Whether to leave the fields of a CSV or TSV file as they are: what a column is should
+        not depend on the rows that are in the file.
     """
     import pandas as pd
 
@@ -42,14 +49,16 @@ def read_frame(
     if kind not in KINDS:
         raise ValueError(f"{str(path)!r} must end in .csv, .tsv or .parquet.")
     try:
-        frame = pd.read_parquet(path) if kind == ".parquet" else _read_text(path, kind, target)
+        frame = (
+            pd.read_parquet(path) if kind == ".parquet" else _read_text(path, kind, target, as_text)
+        )
     except FileNotFoundError:
         raise
     except (ValueError, OSError) as error:  # what pandas and pyarrow raise
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
     for name in frame.columns:
         if name != target:
-            frame[name] = _without(frame[name], tuple(missing))
+            frame[name] = without(frame[name], tuple(missing))
     return frame
 
 
@@ -108,7 +117,7 @@ def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Non
     write : callable
         Writes the file it is given; the name has the ending of `path`.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # a link stays a link
     require_folder(path)
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
     try:
@@ -120,12 +129,16 @@ def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Non
         raise
 
 
-def _read_text(path: Path, kind: str, target: str | None) -> pd.DataFrame:
+def _read_text(path: Path, kind: str, target: str | None, as_text: bool) -> pd.DataFrame:
     import pandas as pd
 
     settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
+    names = pd.read_csv(path, nrows=1, header=None, dtype=str, **settings).iloc[0].tolist()
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"it has the column {', '.join(map(repr, twice))} more than once")
     columns = pd.read_csv(path, nrows=0, **settings).columns
-    holes = {column: [""] if column == target else _MISSING for column in columns}
+    holes = {column: [""] if column == target else _HOLES for column in columns}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
@@ -135,31 +148,9 @@ def _read_text(path: Path, kind: str, target: str | None) -> pd.DataFrame:
                 na_values=holes,
                 keep_default_na=False,
                 index_col=False,
-                dtype_backend="numpy_nullable",  # whole numbers stay so beside holes
+                dtype=str if as_text else None,
                 **settings,
             )
         except pd.errors.ParserWarning as error:
             raise ValueError("its rows have more fields than its header has names") from error
-    return frame.apply(_usual_type)
-
-
-def _usual_type(column: pd.Series) -> pd.Series:
-    """Return a column in the type that pandas users know, if that has room for its holes."""
-    if column.dtype == "string":
-        return column.astype(object).where(column.notna(), None)
-    if column.dtype == "Float64":
-        return column.astype("float64")
-    return column if column.isna().any() else column.astype(column.dtype.numpy_dtype)
-
-
-def _without(column: pd.Series, missing: tuple[str, ...]) -> pd.Series:
-    """Return a column with the usual and the given spellings of a missing value as holes."""
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        return column
-    if pd.api.types.is_numeric_dtype(column):
-        numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna()
-        return column.mask(column.isin(numbers.tolist())) if len(numbers) else column
-    text = column.astype("string").str.strip()
-    return column.mask((text.isna() | text.isin((*_MISSING, *missing))).to_numpy())
+    return frame

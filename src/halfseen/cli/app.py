@@ -56,10 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What a command returns, or the number of its typer.Exit.
         return int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
     except typer.TyperException as error:  # wrong options
+        if len(wanted) < 2 and hasattr(error, "show"):
+            error.show()  # the help, if nothing was given
+            return 2
         message = getattr(error, "format_message", error.__str__)()  # with the name of the option
         print(f"halfseen: {' '.join(message.split())} See --help.", file=sys.stderr)
         return 2
-    except (ValueError, OSError, TypeError, MemoryError, ModuleNotFoundError) as error:
+    except Exception as error:
         if wanted != given:
             raise
         print(f"halfseen: {_one_line(error)}", file=sys.stderr)
@@ -69,5 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _one_line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    expected = isinstance(error, ValueError | OSError | ModuleNotFoundError)
+    return words if expected and words else f"{type(error).__name__}: {words} (see --debug)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +12,8 @@ import numpy as np
 import typer
 
 from halfseen.cli.data import Data, read_labelled
-from halfseen.cli.models import Device, Json, Missing, Target, classifier_for
+from halfseen.cli.models import Device, Json, Missing, Target, classifier_for, require_place
 from halfseen.cli.output import progress_bar, say, say_json, show_table
-from halfseen.storage import require_folder
 from halfseen.table_files import write_whole
 
 OURS = "halfseen"
@@ -42,7 +42,7 @@ def compare(
     from halfseen.comparing import fold_scores, summarise
     from halfseen.report.comparison import COLUMNS, comparison_page, score_lines
 
-    require_folder(out)
+    require_place(out, data)
     given = read_labelled(data, target, missing or [])
     if given.y is None:
         raise ValueError(f"{str(data)!r} has no labels; put images into one folder per class.")
@@ -60,8 +60,9 @@ def compare(
         )
     table = summarise(rows)
     _, counts = np.unique(given.y, return_counts=True)
-    advice = advise(table, OURS, float(counts.max() / counts.sum()))
-    page = comparison_page(data.name, given.X, given.y, table, advice, _command(data, target, seed))
+    advice = advise(table, OURS, float(counts.max() / counts.sum()), len(given.y))
+    command = _command(data, target, seed, folds, network, missing or [])
+    page = comparison_page(data.name, given.X, given.y, table, advice, command)
     write_whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     if json:
         say_json({"advice": advice, "file": str(out), "methods": table.to_dict("records")})
@@ -128,6 +129,10 @@ def _folds(y: np.ndarray, n_folds: int, seed: int):
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
 
 
-def _command(data: Path, target: str | None, seed: int) -> str:
-    chosen = "" if target is None else f" --target {target!r}"
-    return f"halfseen compare {str(data)!r}{chosen} --seed {seed}"
+def _command(
+    data: Path, target: str | None, seed: int, folds: int, network: str | None, missing: list[str]
+) -> str:
+    chosen = "" if target is None else f" --target {shlex.quote(target)}"
+    more = "" if network is None else f" --network {network}"
+    more += "".join(f" --missing {shlex.quote(text)}" for text in missing)
+    return f"halfseen compare {shlex.quote(str(data))}{chosen} --seed {seed} --folds {folds}{more}"

@@ -27,11 +27,14 @@ class Data:
         Labels, if they are there.
     names : list of str or None
         Of the files, if these are images.
+    whole : DataFrame or None
+        The table as it was read, with columns that the model does not take.
     """
 
     X: Any
     y: np.ndarray | None
     names: list[str] | None = None
+    whole: Any = None
 
     @property
     def is_table(self) -> bool:
@@ -58,7 +61,7 @@ def read_labelled(path: Path, target: str | None, missing: list[str]) -> Data:
         return _read_archive(path, target or "y", missing)
     if target is None:
         raise ValueError(f"{str(path)!r} is a table; name its column of labels with --target.")
-    X, y = split_target(read_frame(path, target, missing), target, path)
+    X, y = split_target(read_frame(path, target, missing, as_text=True), target, path)
     return Data(X, y)
 
 
@@ -75,6 +78,9 @@ def read_new(path: Path, missing: list[str], like: Any, target: str | None = Non
     target : str, optional
         The column, or the array, of true labels; anything for folders that are labels.
     """
+    arrays = path.is_dir() or path.suffix.lower() == ".npz"
+    if arrays and hasattr(like, "encoder_"):
+        raise ValueError(f"{str(path)!r} holds arrays; this model was trained on a table.")
     if path.is_dir():
         data = _read_folder(path, missing)
         return data if target else replace(data, y=None)
@@ -82,7 +88,10 @@ def read_new(path: Path, missing: list[str], like: Any, target: str | None = Non
         return _read_archive(path, target, missing)
     if path.suffix.lower() not in KINDS:
         raise ValueError(f"{str(path)!r} must end in .csv, .tsv, .parquet or .npz, or be a folder.")
-    frame, y = read_frame(path, target, missing), None
+    if not hasattr(like, "encoder_"):
+        raise ValueError(f"{str(path)!r} is a table; this model was trained on arrays or images.")
+    frame, y = read_frame(path, target, missing, as_text=True), None
+    whole = frame
     if target is not None:
         frame, y = split_target(frame, target, path)
     names = list(getattr(like, "feature_names_in_", frame.columns))
@@ -94,7 +103,7 @@ def read_new(path: Path, missing: list[str], like: Any, target: str | None = Non
         )
     if len(frame) == 0:
         raise ValueError(f"{str(path)!r} has no rows.")
-    return Data(frame[names], y)
+    return Data(frame[names], y, whole=whole)
 
 
 def load_model(path: Path, device: str) -> Any:
@@ -121,7 +130,17 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
                 f"{str(path)!r} has no array {name!r}; its arrays are "
                 f"{', '.join(map(repr, arrays)) or 'none'}."
             )
-    X = arrays["X"]
+    X, y = arrays["X"], None if target is None else arrays[target]
+    if not isinstance(X, np.ndarray) or X.ndim < 2 or 0 in X.shape:
+        raise ValueError(
+            f"the array 'X' of {str(path)!r} must have the shape (n_samples, ...), none of it 0; "
+            f"got {getattr(X, 'shape', type(X).__name__)}."
+        )
+    if y is not None and y.shape != X.shape[:1]:
+        raise ValueError(
+            f"the array {target!r} of {str(path)!r} must have {len(X)} labels, as 'X' has samples; "
+            f"got the shape {y.shape}."
+        )
     if X.dtype.kind not in "fiub":
         raise ValueError(f"the array 'X' of {str(path)!r} must have numbers; got {X.dtype}.")
     X = X.astype(np.promote_types(X.dtype, np.float32))
@@ -133,7 +152,7 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
                 f"got {observed.shape}."
             )
         X = np.where(observed.astype(bool), X, np.nan)
-    return Data(_without(X, missing), None if target is None else arrays[target])
+    return Data(_without(X, missing), y)
 
 
 def _read_folder(folder: Path, missing: list[str]) -> Data:
@@ -141,7 +160,10 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
     paths = sorted(
         path
         for path in (*folder.glob("*"), *folder.glob("*/*"))
-        if path.suffix.lower() in _PICTURES and not path.stem.endswith(_MASK) and path.is_file()
+        if path.suffix.lower() in _PICTURES
+        and not path.stem.endswith(_MASK)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.is_file()
     )
     if not paths:
         raise ValueError(f"{str(folder)!r} has no images ({', '.join(_PICTURES)}).")
@@ -179,12 +201,15 @@ def _read_image(path: Path) -> np.ndarray:
         else:
             with Image.open(path) as picture:
                 image = _pixels(picture)
-    except (UnidentifiedImageError, ValueError, OSError, EOFError, SyntaxError) as error:
+    except (
+        UnidentifiedImageError, Image.DecompressionBombError, ValueError, OSError, EOFError,
+        SyntaxError,
+    ) as error:  # fmt: skip
         raise ValueError(f"{str(path)!r} cannot be read as an image: {error}") from error
     mask = path.with_name(f"{path.stem}{_MASK}.png")
     if mask.is_file():
         with Image.open(mask) as picture:
-            seen = np.asarray(picture.convert("L")) > 127
+            seen = np.asarray(picture.convert("L")) > 0
         if seen.shape != image.shape[1:]:
             raise ValueError(
                 f"{str(mask)!r} must have the {image.shape[1:]} pixels of its image; got "
@@ -196,10 +221,10 @@ def _read_image(path: Path) -> np.ndarray:
 
 def _pixels(picture) -> np.ndarray:
     has_alpha = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-    grey = picture.mode in ("1", "L", "LA", "I", "I;16", "F")
-    if picture.mode in ("I", "I;16", "F"):
+    grey = picture.mode in ("1", "L", "LA")
+    if picture.mode.startswith(("I", "F")):  # 16 bits, or floats, which are as they are
         values = np.asarray(picture, dtype=np.float32)
-        return values[None] / np.float32(65535 if values.max() > 255 else 255)
+        return values[None] / np.float32(1 if picture.mode == "F" else 65535)
     converted = picture.convert(("LA" if grey else "RGBA") if has_alpha else "L" if grey else "RGB")
     values = np.asarray(converted, dtype=np.float32)
     values = values[..., None] if values.ndim == 2 else values

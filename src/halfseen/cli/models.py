@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,7 @@ def fit(
 
     Example: halfseen fit patients.csv --target diagnosis --out patients.halfseen
     """
-    require_folder(out)
+    require_place(out, train)
     data = read_labelled(train, target, missing or [])
     if data.y is None:
         raise ValueError(f"{str(train)!r} has no labels; put images into one folder per class.")
@@ -57,7 +58,8 @@ def fit(
             f"{str(train)!r} has one label only, {str(data.y[0])!r}; two classes are needed."
         )
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
-    clf = classifier_for(data, network, verbose=0 if json else 1, **settings)
+    settings["verbose"] = 0 if json else 1
+    clf = classifier_for(data, network, tuple(missing or ()), **settings)
     clf.fit(data.X, data.y)
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
@@ -89,6 +91,7 @@ def predict(
     Example: halfseen predict patients.halfseen new.csv --out labels.csv
     """
     _require_table(out)
+    require_place(out, model, data)
     clf = load_model(model, device)
     given = read_new(data, missing or [], clf, target)
     if given.y is not None:
@@ -99,7 +102,8 @@ def predict(
     if certificates:
         record["certain"] = int(table["certain"].sum())
     if given.y is not None:
-        record["accuracy"] = float((table["label"].to_numpy() == given.y).mean())
+        right = table["label"].to_numpy().astype(str) == given.y.astype(str)
+        record["accuracy"] = float(right.mean())
     if json:
         say_json(record)
     else:
@@ -125,11 +129,13 @@ def impute(
     ends = KINDS if given.is_table else (".npz",)
     if out.suffix.lower() not in ends:
         raise ValueError(f"--out {str(out)!r} must end in {' or '.join(ends)} for these data.")
-    require_folder(out)
+    require_place(out, model, data)
     completed = clf.impute(given.X)
-    n_filled = int(np.asarray(_holes(given.X)).sum())
+    holes = _holes(clf.encoder_.with_holes(given.X) if given.is_table else given.X)
+    n_filled = int(np.asarray(holes).sum())
     if given.is_table:
-        write_frame(out, completed)
+        table = given.whole.assign(**{name: completed[name] for name in completed.columns})
+        write_frame(out, typed(table, clf.encoder_) if out.suffix == ".parquet" else table)
     else:
         names = {} if given.names is None else {"names": np.array(given.names)}
         write_whole(out, lambda path: _write_archive(path, X=completed, **names))
@@ -155,16 +161,19 @@ def info(model: Model, json: Json = False) -> None:
     show_table(("", str(model)), lines)
 
 
-def classifier_for(data: Data, network: str | None, **settings) -> Any:
+def classifier_for(
+    data: Data, network: str | None, missing: tuple[str, ...] = (), **settings
+) -> Any:
     """Return an unfitted classifier that suits the data.
 
     Tables get a perceptron that sees which values are missing; images a small convolutional
     network on completed patches.
     """
-    from halfseen import Patches, SparseCodingClassifier, TableClassifier
+    from halfseen import Patches, SparseCodingClassifier, TableClassifier, TableEncoder
 
     if data.is_table:
-        return TableClassifier(SparseCodingClassifier(network or "mlp", **settings))
+        encoder = TableEncoder(add_indicator=True, missing_values=missing)
+        return TableClassifier(SparseCodingClassifier(network or "mlp", **settings), encoder)
     if data.X.ndim < 3:
         return SparseCodingClassifier(network or "mlp", **settings)
     size = max(2, min(8, *(side // 2 for side in data.X.shape[-2:])))
@@ -211,8 +220,33 @@ def predictions(clf: Any, data: Data, certificates: bool) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def typed(frame: pd.DataFrame, encoder: Any) -> pd.DataFrame:
+    """Return a table of text with numbers and dates where its columns have those."""
+    import pandas as pd
+
+    frame = frame.copy()
+    for column in encoder.columns_:
+        if column.dtype == "text" and column.kind == "number":
+            frame[column.name] = pd.to_numeric(frame[column.name])
+        elif column.dtype == "text" and column.kind == "date":
+            frame[column.name] = pd.to_datetime(frame[column.name], format="ISO8601", utc=True)
+    return frame
+
+
+def require_place(out: Path, *inputs: Path) -> None:
+    """Refuse, before any work is done, a place that cannot be written to or is an input."""
+    require_folder(out)
+    place = out.resolve()
+    if place.is_dir():
+        raise ValueError(f"--out {str(out)!r} is a folder; a file was expected.")
+    if any(place == given.resolve() for given in inputs):
+        raise ValueError(f"--out {str(out)!r} is the input itself; choose another name.")
+    if not os.access(place.parent, os.W_OK):
+        raise ValueError(f"the folder of --out {str(out)!r} cannot be written to.")
+
+
 def _require_known(y: np.ndarray, classes: np.ndarray, path: Path) -> None:
-    strange = np.flatnonzero(~np.isin(y, classes))
+    strange = np.flatnonzero(~np.isin(y.astype(str), classes.astype(str)))
     if len(strange):
         raise ValueError(
             f"{str(path)!r} has the label {str(y[strange[0]])!r} in row {strange[0]}, which the "

@@ -26,10 +26,13 @@ def show_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for place, name in enumerate(head):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+        table.add_column(Text(name), justify="right" if place else "left", overflow="fold")
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)  # a file or a pipe has no edge
+    console.print(table)
 
 
 @contextmanager

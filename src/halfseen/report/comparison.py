@@ -22,7 +22,7 @@ def score_lines(table: pd.DataFrame) -> list[tuple[str, ...]]:
             f"{100 * row.accuracy_sem:.1f}",
             f"{row.log_loss:.3f}",
             f"{row.fit_seconds:.1f}",
-            "" if np.isnan(row.p_value) else f"{row.p_value:.3f}",
+            "" if np.isnan(row.p_value) else f"{row.p_value:.2g}",
         )
         for row in table.itertuples()
     ]
