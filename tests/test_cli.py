@@ -207,7 +207,7 @@ def broken(folder):
         ("fit", ["good.csv", *fit, "--network", "brain"], "brain"),
         ("fit", ["odd.csv", *fit], "has one label only, 'odd'"),
         ("predict", ["narrow.csv", *model], "'narrow.csv' has no column 'age'"),
-        ("predict", ["words.csv", *model], "column 'age' has numbers; got 'old' in row 0"),
+        ("predict", ["words.csv", *model], "'words.csv': column 'age' has numbers; got 'old'"),
         ("predict", ["odd.csv", *model, "--target", "state"], "has the label 'odd' in row 0"),
         ("predict", ["good.csv", "MODEL", "--out", "o.txt"], "must end in .csv, .tsv"),
         ("predict", ["good.csv", "good.csv", "--out", "o.csv"], "is no file of halfseen"),

@@ -153,8 +153,6 @@ def test_values_of_another_kind_are_refused(table, change, message):
 
 
 def test_tables_that_cannot_be_learned_are_refused(table):
-    with pytest.raises(ValueError, match="column 'blood' has no value at all; remove it"):
-        TableEncoder().fit(table.assign(blood=None))
     with pytest.raises(ValueError, match="feature names"):
         TableEncoder().fit(table).transform(table.rename(columns={"age": "years"}))
     with pytest.raises(ValueError, match="max_categories must be a whole number"):
@@ -215,3 +213,13 @@ def test_own_spellings_of_missing_values():
 def test_infinite_values_are_named_by_their_row():
     with pytest.raises(ValueError, match="infinite value in row 3"):
         TableEncoder().fit(pd.DataFrame({"v": [np.nan, np.nan, 1, np.inf]}))
+
+
+def test_a_column_without_values_is_left_out(table):
+    encoder = TableEncoder(add_indicator=True).fit(table.assign(blood=None))
+    assert not [name for name in encoder.get_feature_names_out() if "blood" in name]
+    values = encoder.transform(table)
+    assert values.shape == (4, len(encoder.get_feature_names_out()))
+    back = encoder.inverse_transform(values)
+    assert list(back.columns) == list(table.columns)
+    assert back["blood"].isna().all()

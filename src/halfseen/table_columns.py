@@ -29,7 +29,7 @@ class Column:
     Attributes
     ----------
     name : str or int
-    kind : {"number", "date", "boolean", "category"}
+    kind : {"number", "date", "boolean", "category", "empty"}
     dtype : str
         Of the values in the table that was learned from; "text" if all of them were.
     centre, scale : float
@@ -52,17 +52,19 @@ class Column:
 
     @property
     def width(self) -> int:
-        """How many columns it becomes."""
-        return len(self.categories) if self.kind == "category" else 1
+        """How many columns it becomes; none if it had no values."""
+        return {"category": len(self.categories), "empty": 0}.get(self.kind, 1)
 
     def names_out(self) -> list[str]:
         """Return the names of the columns it becomes."""
         if self.kind == "category":
             return [f"{self.name}={category}" for category in self.categories]
-        return [str(self.name)]
+        return [str(self.name)] * self.width
 
     def encoded(self, values: pd.Series) -> np.ndarray:
         """Return numbers, shape (n_rows, width), NaN in the holes."""
+        if self.kind == "empty":
+            return np.empty((len(values), 0))
         if self.kind == "category":
             text = _text(values)
             block = (text.to_numpy(object)[:, None] == np.array(self.categories, object)) * 1.0
@@ -83,6 +85,8 @@ class Column:
         """Return the values that numbers of shape (n_rows, width) stand for."""
         import pandas as pd
 
+        if self.kind == "empty":
+            return pd.Series([None] * len(numbers), name=self.name, dtype=object)
         holes = np.isnan(numbers).any(1)
         if self.kind == "category":
             best = np.where(holes, 0, np.nan_to_num(numbers).argmax(1))
@@ -138,7 +142,7 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
 
     name, missing = plain(values.name), values.isna().to_numpy()
     if missing.all():
-        raise ValueError(f"column {name!r} has no value at all; remove it.")
+        return Column(name, "empty", str(values.dtype))
     dtype, had_holes = str(values.dtype), bool(missing.any())
     if all(isinstance(value, str) for value in values[~missing]):
         dtype = "text"
@@ -173,7 +177,7 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
     import pandas as pd
 
     holes = given.isna()
-    if not holes.any():
+    if not holes.any() or new.isna().all():
         return given
     values = given.astype(object).where(~holes, new.astype(object))
     if isinstance(given.dtype, pd.CategoricalDtype):

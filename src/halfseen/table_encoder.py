@@ -21,7 +21,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers and dates are centred and scaled to variance 1. A category becomes a block of
     columns, one of them 1, the others 0. Where a category is missing, or was never seen in
     training, the whole block is a hole: missing is not a category of its own. Text that reads
-    as numbers or dates in every row is taken as such.
+    as numbers or dates in every row is taken as such. A column without any value is left out.
 
     Parameters
     ----------

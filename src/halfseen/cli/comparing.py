@@ -13,7 +13,7 @@ import typer
 
 from halfseen.cli.data import Data, read_labelled
 from halfseen.cli.models import Device, Json, Missing, Target, classifier_for, require_place
-from halfseen.cli.output import progress_bar, say, say_json, show_table
+from halfseen.cli.output import about, progress_bar, say, say_json, show_table
 from halfseen.table_files import write_whole
 
 OURS = "halfseen"
@@ -48,7 +48,11 @@ def compare(
         raise ValueError(f"{str(data)!r} has no labels; put images into one folder per class.")
     splits = _folds(given.y, folds, seed)
     methods = contenders(given, network, random_state=seed, device=device)
-    with progress_bar(folds * len(methods), quiet=json) as advance, warnings.catch_warnings():
+    with (
+        about(data),
+        progress_bar(folds * len(methods), quiet=json) as advance,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # of libraries, about convergence
         rows = fold_scores(
             methods,

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from halfseen.cli.data import Data, load_model, read_labelled, read_new
-from halfseen.cli.output import say, say_json, show_table
+from halfseen.cli.output import about, say, say_json, show_table
 from halfseen.storage import require_folder
 from halfseen.table_files import KINDS, write_frame, write_whole
 
@@ -60,7 +60,8 @@ def fit(
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
     settings["verbose"] = 0 if json else 1
     clf = classifier_for(data, network, tuple(missing or ()), **settings)
-    clf.fit(data.X, data.y)
+    with about(train):
+        clf.fit(data.X, data.y)
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
     if json:
@@ -96,7 +97,8 @@ def predict(
     given = read_new(data, missing or [], clf, target)
     if given.y is not None:
         _require_known(given.y, clf.classes_, data)
-    table = predictions(clf, given, certificates)
+    with about(data):
+        table = predictions(clf, given, certificates)
     write_frame(out, table)
     record: dict[str, Any] = {"file": str(out), "rows": len(table)}
     if certificates:
@@ -130,7 +132,8 @@ def impute(
     if out.suffix.lower() not in ends:
         raise ValueError(f"--out {str(out)!r} must end in {' or '.join(ends)} for these data.")
     require_place(out, model, data)
-    completed = clf.impute(given.X)
+    with about(data):
+        completed = clf.impute(given.X)
     holes = _holes(clf.encoder_.with_holes(given.X) if given.is_table else given.X)
     n_filled = int(np.asarray(holes).sum())
     if given.is_table:

@@ -6,6 +6,16 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """Name the file in what is wrong with its content."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from error
 
 
 def say(text: str) -> None:
