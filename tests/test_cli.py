@@ -240,6 +240,8 @@ def test_debug_shows_where_an_error_came_from(tmp_path):
 def test_compare_gives_advice_and_escapes_names(tmp_path, capsys):
     frame = table(90).rename(columns={"dose": "<script>alert(1)</script>"})
     frame["state"] = frame["state"].replace("ill", "<b>ill</b>")
+    frame["typo"] = ["soon", *[f"2024-01-{1 + day % 28:02d}" for day in range(89)]]  # in one fold
+    frame["rare"] = [1.5] + [None] * 89
     path = tmp_path / "a<i>b.csv"
     frame.to_csv(path, index=False)
     out = tmp_path / "report.html"

@@ -56,7 +56,7 @@ def compare(
         warnings.simplefilter("ignore")  # of libraries, about convergence
         rows = fold_scores(
             methods,
-            given.X,
+            _of_one_kind(given.X) if given.is_table else given.X,
             given.y,
             cv=splits,
             n_jobs=jobs or min(os.cpu_count() or 1, folds),
@@ -119,6 +119,15 @@ def contenders(data: Data, network: str | None, **training) -> dict[str, Any]:
         "gradient boosting": rivals.gradient_boosting(random_state=training["random_state"]),
     }
     return ours | {name: make_pipeline(TableEncoder(), clf) for name, clf in found.items()}
+
+
+def _of_one_kind(table: Any) -> Any:
+    """Return a table whose categories are so in every fold, also where one has only numbers."""
+    from halfseen import TableEncoder
+
+    columns = TableEncoder().fit(table).columns_
+    names = [column.name for column in columns if column.kind == "category"]
+    return table.astype(dict.fromkeys(names, "category"))
 
 
 def _folds(y: np.ndarray, n_folds: int, seed: int):

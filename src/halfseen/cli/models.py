@@ -68,6 +68,8 @@ def fit(
         say_json(record)
     else:
         say(f"{out}: {record['network']}, {len(data.X)} rows, {len(record['classes'])} classes")
+        if "columns" in record:  # a number with one typo is a category: better seen at once
+            say(f"columns: {', '.join(record['columns'])}")
 
 
 def predict(
