@@ -313,6 +313,7 @@ def test_dates_in_text_can_become_parquet(tmp_path):
     found = pd.read_parquet(out)
     assert found["age"].dtype.kind in "if"
     assert found["seen"].dtype.kind == "M"
+    assert found["seen"].dt.tz is None
 
 
 def test_depth_masks_and_hidden_files_of_images(tmp_path):

@@ -208,6 +208,8 @@ def test_own_spellings_of_missing_values():
     holes = np.isnan(encoder.transform(table))
     assert holes[1].all()
     assert not holes[[0, 2]].any()
+    words = pd.DataFrame({"b": ["none", "unknown", "-"]})  # other words are words
+    assert len(TableEncoder(missing_values=("unknown",)).fit(words).columns_[0].categories) == 2
 
 
 def test_infinite_values_are_named_by_their_row():

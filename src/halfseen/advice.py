@@ -35,49 +35,27 @@ def advise(table: pd.DataFrame, ours: str, most_common: float, n_rows: int) -> s
             f"{_percent(best['accuracy'])}. More rows or other columns are needed, not another "
             f"method."
         )
-    if best["method"] == ours:
-        return _for_ours(table, ours)
-    lead, p = best["accuracy"] - own["accuracy"], own["p_value"]
+    if len(table) == 1:
+        return f"{ours} is right in {_percent(best['accuracy'])}."
+    leads = best["method"] == ours
+    other = table.iloc[1] if leads else own
+    p = other["p_value"]
     text = (
-        f"{best['method']} is right in {_percent(best['accuracy'])}, {ours} in "
-        f"{_percent(own['accuracy'])}: {_points(lead)} less."
+        f"{best['method']} is right in {_percent(best['accuracy'])}, {other['method']} in "
+        f"{_percent(other['accuracy'])}: {_points(best['accuracy'] - other['accuracy'])} less."
     )
     if math.isnan(p):
         return f"Use {best['method']} here. {text} It is so in every fold; no test is possible."
     if p < _SURE:
         return f"Use {best['method']} here. {text} That is hardly chance ({_p(p)})."
     if p < _FAIRLY_SURE:
-        return (
-            f"{best['method']} is probably the better choice here. {text} It may be chance "
-            f"({_p(p)})."
-        )
+        choice = f"{best['method']} is probably the better choice here."
+        return f"{choice} {text} It may be chance ({_p(p)})."
     return (
-        f"Either will do: {text} That may well be chance ({_p(p)}). "
-        f"{best['method']} takes {_seconds(best['fit_seconds'])} to train, {ours} "
-        f"{_seconds(own['fit_seconds'])}; only {ours} also says which rows are certain."
-    )
-
-
-def _for_ours(table: pd.DataFrame, ours: str) -> str:
-    own = table.iloc[0]
-    if len(table) == 1:
-        return f"{ours} is right in {_percent(own['accuracy'])}."
-    second = table.iloc[1]
-    lead, p = own["accuracy"] - second["accuracy"], second["p_value"]
-    text = (
-        f"{ours} is right in {_percent(own['accuracy'])}, {_points(lead)} more than the next, "
-        f"{second['method']}."
-    )
-    if math.isnan(p):
-        return f"Use {ours} here. {text} It is so in every fold; no test is possible."
-    if p < _SURE:
-        return f"Use {ours} here. {text} That is hardly chance ({_p(p)})."
-    if p < _FAIRLY_SURE:
-        return f"{ours} is probably the better choice here. {text} It may be chance ({_p(p)})."
-    return (
-        f"{ours} is ahead, but not surely. {text} That may well be chance "
-        f"({_p(p)}). {second['method']} takes {_seconds(second['fit_seconds'])} to train, {ours} "
-        f"{_seconds(own['fit_seconds'])}."
+        f"{f'{ours} is ahead, but not surely.' if leads else 'Either will do:'} {text} That may "
+        f"well be chance ({_p(p)}). {best['method']} takes {_seconds(best['fit_seconds'])} to "
+        f"train, {other['method']} {_seconds(other['fit_seconds'])}; only {ours} also says which "
+        f"rows are certain."
     )
 
 

@@ -248,21 +248,29 @@ def _spelled(value: Any) -> str | None:
     return str(int(value)) if whole else str(value).strip()
 
 
-def without(column: pd.Series, missing: tuple[str, ...]) -> pd.Series:
-    """Return a column with holes where it has the usual or the given spellings of one."""
+def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Series:
+    """Return a column with holes where it has given spellings of one.
+
+    Parameters
+    ----------
+    column : Series
+    missing : tuple of str
+        Text; or numbers as text, in any spelling.
+    usual : bool
+        Whether the usual spellings count too.
+    """
     import pandas as pd
 
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return column
+    numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna().tolist()
     if pd.api.types.is_numeric_dtype(column):
-        numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna()
-        hidden = column.isin(numbers.tolist())
-        return column.mask(hidden) if hidden.any() else column
-    text = _text(column)
-    hidden = text.str.lower().isin(_MISSING) | text.isin(missing)
-    numeric = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna()
-    if len(numeric):
-        hidden |= pd.to_numeric(text, errors="coerce").isin(numeric.tolist())
+        hidden = column.isin(numbers)
+    else:
+        text = _text(column)
+        hidden = text.isin(missing) | pd.to_numeric(text, errors="coerce").isin(numbers)
+        if usual:
+            hidden |= text.str.lower().isin(_MISSING)
     return column.mask(hidden.to_numpy()) if hidden.any() else column
 
 
@@ -291,8 +299,8 @@ def _typed(values: pd.Series, dtype: str) -> pd.Series:
     if dtype.startswith("datetime64"):
         dates = values.dt.tz_localize("UTC") if "," in dtype else values  # with a time zone
         return dates.astype(dtype)
-    kind = pd.api.types.pandas_dtype(dtype) if dtype != "text" else None
-    if kind is not None and pd.api.types.is_integer_dtype(kind):
+    kind = pd.api.types.pandas_dtype(dtype)
+    if pd.api.types.is_integer_dtype(kind):
         ends = np.iinfo(getattr(kind, "numpy_dtype", kind))  # a filled value may be beyond
         whole = [None if np.isnan(n) else min(max(int(n), ends.min), ends.max) for n in values]
         values = pd.Series(whole, name=values.name, dtype=object)

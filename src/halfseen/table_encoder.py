@@ -118,7 +118,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return frame
         changed = frame.copy()
         for place in range(frame.shape[1]):
-            changed.isetitem(place, without(frame.iloc[:, place], spellings))
+            changed.isetitem(place, without(frame.iloc[:, place], spellings, usual=False))
         return changed
 
     def inverse_transform(self, X) -> pd.DataFrame:

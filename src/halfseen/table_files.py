@@ -58,7 +58,7 @@ def read_frame(
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
     for name in frame.columns:
         if name != target:
-            frame[name] = without(frame[name], tuple(missing))
+            frame[name] = without(frame[name], tuple(missing), usual=True)
     return frame
 
 

@@ -55,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # What a command returns, or the number of its typer.Exit.
         return int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        print("halfseen: stopped.", file=sys.stderr)
+        return 130
     except typer.TyperException as error:  # wrong options
         if len(wanted) < 2 and hasattr(error, "show"):
             error.show()  # the help, if nothing was given
@@ -67,9 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"halfseen: {_one_line(error)}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        print("halfseen: stopped.", file=sys.stderr)
-        return 130
 
 
 def _one_line(error: Exception) -> str:

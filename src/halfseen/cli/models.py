@@ -140,7 +140,7 @@ def impute(
     n_filled = int(np.asarray(holes).sum())
     if given.is_table:
         table = given.whole.assign(**{name: completed[name] for name in completed.columns})
-        write_frame(out, typed(table, clf.encoder_) if out.suffix == ".parquet" else table)
+        write_frame(out, typed(table, clf.encoder_) if out.suffix.lower() == ".parquet" else table)
     else:
         names = {} if given.names is None else {"names": np.array(given.names)}
         write_whole(out, lambda path: _write_archive(path, X=completed, **names))
@@ -234,7 +234,9 @@ def typed(frame: pd.DataFrame, encoder: Any) -> pd.DataFrame:
         if column.dtype == "text" and column.kind == "number":
             frame[column.name] = pd.to_numeric(frame[column.name])
         elif column.dtype == "text" and column.kind == "date":
-            frame[column.name] = pd.to_datetime(frame[column.name], format="ISO8601", utc=True)
+            zoned = frame[column.name].str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$").any()
+            dates = pd.to_datetime(frame[column.name], format="ISO8601", utc=True)
+            frame[column.name] = dates if zoned else dates.dt.tz_localize(None)
     return frame
 
 
@@ -269,7 +271,6 @@ def _write_archive(path: Path, **arrays: np.ndarray) -> None:
 
 
 def _require_table(path: Path) -> None:
-    """Refuse a place for a table before any work is done."""
+    """Refuse an ending that no table has."""
     if path.suffix.lower() not in KINDS:
         raise ValueError(f"--out {str(path)!r} must end in {', '.join(KINDS)}.")
-    require_folder(path)
