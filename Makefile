@@ -3,13 +3,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test nightly lint docs bench clean
 
 demo: .venv/installed
 	$(BIN)/halfseen demo --out demo/report.html
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+nightly: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nightly
 
 lint: .venv/installed
 	$(BIN)/ruff check .

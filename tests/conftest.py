@@ -1,8 +1,52 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
 torch.set_num_threads(1)  # the problems are small: threads would spend their time waiting
+
+
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true", help="try ten times as much of everything")
+
+
+@pytest.fixture
+def times(request):
+    """Return a function: how often to try something, usually and with --nightly."""
+
+    def choose(usually, nightly=None):
+        if not request.config.getoption("--nightly"):
+            return usually
+        return 10 * usually if nightly is None else nightly
+
+    return choose
+
+
+@pytest.fixture
+def tried(request):
+    """Return a function that counts what was tried; the sums are printed after the tests."""
+    counts = {}
+    request.node.user_properties.append(("tried", counts))
+
+    def count(what, n=1):
+        counts[what] = counts.get(what, 0) + n
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print how often things were tried, in all tests together."""
+    total = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, counts in report.user_properties:
+                    total.update(counts if name == "tried" else {})
+    if total:
+        terminalreporter.section("tried")
+        for what in sorted(total):
+            terminalreporter.write_line(f"{total[what]:>7,} {what}")
 
 
 @pytest.fixture
