@@ -111,7 +111,7 @@ def test_interrupted_at_any_epoch_the_result_is_the_same(way, tmp_path, monkeypa
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize("training", ["task", "sequential", "joint"])
+@pytest.mark.parametrize("training", ["task", "sequential", "joint", Published()], ids=str)
 def test_recorded_steps_go_on_where_they_stopped_on_a_gpu(training, tmp_path, monkeypatch):
     from halfseen.training import loop
 

@@ -337,6 +337,7 @@ def test_recorded_steps_are_the_steps_as_written(network):
         lambda spec: SparseCodingClassifier(spec, training="sequential", **settings),
         lambda spec: SparseCodingClassifier(spec, training="task", **settings),
         lambda spec: SparseCodingClassifier(spec, training="joint", **settings),
+        lambda spec: SparseCodingClassifier(spec, training=Published(), **settings),
         lambda spec: rivals.mean_fill(spec, **settings),
         lambda spec: rivals.neumiss(spec, **settings),
     ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfseen.disk import slices
+from halfseen.disk import DiskRows, slices
 from halfseen.objective import (
     classification_loss,
     reconstruction_loss,
@@ -71,6 +71,8 @@ class Published:
 class Simultaneous(CodingTrainer):
     """Algorithm 1: {Θ, D} with the codes fixed, then the codes with {Θ, D} fixed."""
 
+    recordable = True
+
     def __init__(self, *args, rates: Published, **kwargs) -> None:
         self.rates = rates
         super().__init__(*args, **kwargs)
@@ -107,6 +109,10 @@ class Simultaneous(CodingTrainer):
         report = self._update_weights(rows, batch, codes)
         self._update_codes(rows, batch, codes, self.plan.label_weight)
         return report
+
+    def stored(self) -> list[Tensor | DiskRows]:
+        """Return the codes."""
+        return [self.codes]
 
     def state(self) -> dict:
         """Return what must be kept, the codes among it."""
@@ -155,6 +161,8 @@ class Simultaneous(CodingTrainer):
 
 class PublishedSequential(Simultaneous):
     """Algorithm 3: dictionary and codes without labels, then the network."""
+
+    recordable = False  # a step depends on the stage
 
     @property
     def n_epochs(self) -> int:
