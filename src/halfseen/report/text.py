@@ -27,6 +27,7 @@ def results_text(rows: list[dict]) -> str:
     rows : list of dict
         Of all experiments, see `halfseen.experiments.rows.read_all`.
     """
+    rows = [_without_marks(row) for row in rows]
     by_experiment: dict[str, list[dict]] = {}
     for row in rows:
         by_experiment.setdefault(row["experiment"], []).append(row)
@@ -47,14 +48,23 @@ def results_text(rows: list[dict]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _without_marks(row: dict) -> dict:
+    """Return a row whose names cannot be taken for lines, cells or code of the text."""
+    return {key: _flat(value) if isinstance(value, str) else value for key, value in row.items()}
+
+
+def _flat(name: str) -> str:
+    return " ".join(name.split()).replace("|", "¦").replace("`", "'")
+
+
 _HEAD = """# Results
 
 Generated from the rows in `results/` by `halfseen report results`; nothing here is typed in.
 Accuracies in percent, mean ± standard error (n seeds); "paper" is the printed value. "Simult." is
 the paper's method by our faster steps (whole images or channels, the paper's objective, the network
 sees reconstructions); "Best" is what our library does best. Cells that are not there have not been
-run yet. Settings of "Best" on image sets were chosen on validation images (75% missing), and its
-weight decay is that of all methods; "Simult." on image sets has default weights. On synthetic data
+run yet. Settings of "Best" on image sets were chosen on validation images; rivals choose there
+between its weight decay and 0.001; "Simult." on image sets has default weights. On synthetic data
 every method chooses by validation samples out of the training set of the first seed. Test samples
 serve these numbers only."""
 _METHODS = synthetic.METHODS
