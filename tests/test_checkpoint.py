@@ -1,10 +1,4 @@
-"""Trainings that are killed and go on."""
-
-import os
-import signal
-import subprocess
-import sys
-import time
+"""Trainings that are interrupted and go on; test_faults_of_runs.py kills them."""
 
 import numpy as np
 import pytest
@@ -13,16 +7,6 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from halfseen import Published, SparseCodingClassifier
-
-SCRIPT = """
-import sys
-import numpy as np
-from test_checkpoint import WAYS, data
-from halfseen import SparseCodingClassifier
-way, checkpoint, model = sys.argv[1:]
-clf = SparseCodingClassifier(n_epochs=25, batch_size=32, **WAYS[way])
-clf.fit(*data(), checkpoint=checkpoint).save(model)
-"""
 
 
 def dropout_network(shape, n_classes):
@@ -46,38 +30,6 @@ def data():
     X = X[:400]
     holes = np.random.default_rng(0).random(X.shape) < 0.5
     return np.where(holes, np.nan, X), y[:400]
-
-
-def test_a_killed_training_ends_with_the_same_bits(tmp_path):
-    way = "task"
-    checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
-    command = [sys.executable, "-c", SCRIPT, way, str(checkpoint), str(model)]
-    # As many threads as here: sums in another order have other last bits.
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.path.dirname(__file__),
-        "OMP_NUM_THREADS": str(torch.get_num_threads()),
-    }
-    random = np.random.default_rng(0)
-    for _ in range(3):
-        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        process = subprocess.Popen(command, env=environment)
-        while process.poll() is None:
-            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
-                time.sleep(0.1 * random.random())
-                process.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.002)
-        process.wait()
-    assert not model.exists()
-    subprocess.run(command, env=environment, check=True)
-    resumed = SparseCodingClassifier.load(model)
-    settings = {"n_epochs": 25, "batch_size": 32, **WAYS[way]}
-    undisturbed = SparseCodingClassifier(**settings).fit(*data())
-    X, _ = data()
-    assert (resumed.predict_proba(X) == undisturbed.predict_proba(X)).all()
-    for old, new in zip(undisturbed.history_, resumed.history_, strict=True):
-        assert {**old, "seconds": 0} == {**new, "seconds": 0}
 
 
 class StopError(Exception):

@@ -44,7 +44,8 @@ def learn_background(
 ) -> Background:
     """Return ranges from moments, and errors from hiding entries of some of the samples."""
     scale = standardise.scale.double().cpu().numpy()
-    varying = moments.low < moments.high
+    # Rounding may give a constant feature squares, and those of tiny values vanish.
+    varying = (moments.low < moments.high) & (moments.squares > 0)
     spread = np.where(varying, np.sqrt(moments.squares / moments.count), 1.0)
     squares, count = _hidden_squares(completion, samples, seed)
     squares = squares * np.square(scale / spread)  # in units of the feature's own deviation

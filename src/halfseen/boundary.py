@@ -89,14 +89,15 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
-    values = check_array(
-        without_mask(X),
-        dtype=[np.float64, np.float32],
-        allow_nd=True,
-        ensure_all_finite="allow-nan",
-        estimator=estimator,
-        input_name="X",
-    )
+    with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
+        values = check_array(
+            without_mask(X),
+            dtype=[np.float64, np.float32],
+            allow_nd=True,
+            ensure_all_finite="allow-nan",
+            estimator=estimator,
+            input_name="X",
+        )
     if 0 in values.shape[1:]:
         raise ValueError(f"X has samples without features: its shape is {values.shape}.")
     return values
@@ -133,6 +134,16 @@ def named(X: Any, values: Any) -> Any:
     return pd.DataFrame(columns=columns)
 
 
+def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
+    """Return weights of samples as float64, checked; ones if there are none."""
+    from sklearn.utils.validation import _check_sample_weight
+
+    if isinstance(sample_weight, Tensor):
+        sample_weight = sample_weight.detach().cpu()
+    with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
 def checked_codes(codes: Any, n_tiles: int, n_atoms: int, method: str) -> Tensor:
     """Return codes that `method` gave out as a tensor of shape (n_samples, n_tiles, n_atoms)."""
     given = finite_floats(codes, "codes")
@@ -159,6 +170,16 @@ def check_squares(values: Tensor, name: str) -> None:
         f"{name} has a row whose largest value is {worst:g}: its square is out of the range of "
         f"{str(values.dtype).removeprefix('torch.')}; rescale it{wider}."
     )
+
+
+def require_room(learned: np.ndarray, dtype: np.dtype) -> None:
+    """Refuse samples whose precision has no room for numbers that were learned."""
+    largest = np.abs(learned, where=np.isfinite(learned), out=np.zeros_like(learned)).max()
+    if largest > np.finfo(dtype).max:
+        raise ValueError(
+            f"values up to {largest:g} were learned, for which {dtype} has no room; pass samples "
+            f"as {learned.dtype}."
+        )
 
 
 def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
@@ -222,6 +243,8 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name} is a sparse matrix; pass a dense array: {name}.toarray().")
     array = np.asarray(without_mask(values))
     if array.dtype.kind == "O":
+        if any(isinstance(entry, complex | np.complexfloating) for entry in array.flat):
+            raise ValueError(f"{name} is complex; real numbers were expected.")
         try:
             if "pandas" in sys.modules:  # pandas' NA is not a number, but a hole
                 array = np.where(sys.modules["pandas"].isna(array), np.nan, array)

@@ -37,15 +37,21 @@ class CentredSamples:
         n_features = math.prod(values.shape[1:])
         self.resident = like.is_cuda and fits(len(values) * n_features * 5, like.device)
         if self.resident:
-            n_at_once = entries_at_once(like.device) // n_features
-            parts = [self._read(some) for some in slices(len(values), n_at_once)]
-            self._X, self._observed = (torch.cat(part) for part in zip(*parts, strict=True))
+            try:
+                self._X, self._observed = self._read_all(entries_at_once(like.device) // n_features)
+            except torch.cuda.OutOfMemoryError:  # it is shared, or may not give all that it has
+                self.resident = False
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return values, 0 in the holes, and `observed`, both of shape (n_rows, n_features)."""
         if self.resident:
             return self._X[rows], self._observed[rows]
         return self._read(rows)
+
+    def _read_all(self, n_at_once: int) -> tuple[Tensor, Tensor]:
+        parts = [self._read(some) for some in slices(len(self._values), n_at_once)]
+        X, observed = (torch.cat(part) for part in zip(*parts, strict=True))
+        return X, observed
 
     def _read(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         centred = self._moments.centred(self._values[on_host(rows)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from halfseen import classifier_file
-from halfseen.boundary import check_finite, checked_codes, choose_device
-from halfseen.disk import MappedRows, entries_at_once, slices
+from halfseen.boundary import check_finite, checked_codes, choose_device, require_room
+from halfseen.disk import MappedRows, entries_at_once, in_parts
 from halfseen.hole_questions import HoleQuestions
 from halfseen.networks import NetworkSpec
 from halfseen.nn import Completion
@@ -204,7 +204,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             With an axis for the tiles if a sample has several.
         """
         values = self._checked_new(X)
-        parts = [completion.codes.cpu().numpy() for _, completion in self._completions(values)]
+        parts = [codes for _, codes in self._completions(values, lambda found: found.codes)]
         codes = np.concatenate(parts).astype(values.dtype, copy=False)
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
@@ -276,19 +276,22 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _scores(self, values: np.ndarray | MappedRows) -> np.ndarray:
         module = self._module()
-        parts = []
-        for _, completion in self._completions(values):
-            seen = getattr(completion, module.completion.output)
-            with torch.no_grad():
-                parts.append(module.network(seen).double().cpu().numpy())
-        return np.concatenate(parts)
+
+        def scores(found: Completion) -> Tensor:
+            return module.network(getattr(found, module.completion.output)).double()
+
+        return np.concatenate([part for _, part in self._completions(values, scores)])
 
     def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
+        require_room(self.feature_range_, values.dtype)
         completed = np.empty(values.shape, values.dtype)
         standardise = self._module().standardise
-        for some, completion in self._completions(values):
+
+        def filling(found: Completion) -> Tensor:
+            return standardise.inverse(found.reconstruction)
+
+        for some, filled in self._completions(values, filling):
             given = values[some]
-            filled = standardise.inverse(completion.reconstruction).cpu().numpy()
             completed[some] = np.where(np.isnan(given), filled, given)
         return completed
 
@@ -296,21 +299,29 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         module = self._module()
         if module.completion.output != "completed":
             return self._scores(values)
-        X = torch.from_numpy(values).to(module.completion.atoms)
-        with torch.no_grad():
-            parts = [module.network(module.standardise(part)) for part in X.split(_AT_ONCE)]
-        return torch.cat(parts).double().cpu().numpy()
 
-    def _completions(self, values: np.ndarray | MappedRows) -> Iterator[tuple[slice, Completion]]:
-        """Complete samples in parts that fit into memory: which samples, and the result."""
+        def scores(some: slice) -> np.ndarray:
+            X = torch.from_numpy(values[some]).to(module.completion.atoms)
+            with torch.no_grad():
+                return module.network(module.standardise(X)).double().cpu().numpy()
+
+        return np.concatenate([part for _, part in in_parts(len(values), _AT_ONCE, scores)])
+
+    def _completions(
+        self, values: np.ndarray | MappedRows, use: Callable[[Completion], Tensor]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Complete samples in parts that fit into memory: which samples, what `use` makes of it."""
         module = self._module()
         completion = module.completion
         n_tiles, n_tile_features = completion.layout.shape
         per_sample = n_tiles * (n_tile_features + len(completion.atoms))
         at_once = entries_at_once(completion.atoms.device)
-        for some in slices(len(values), at_once // per_sample):
+
+        def made(some: slice) -> np.ndarray:
             X: Tensor = torch.from_numpy(np.array(values[some])).to(completion.atoms)
             X = module.standardise(X)
             check_finite(X, "X, standardised,", holes=True)
             with torch.no_grad():
-                yield some, completion(X, details=True)
+                return use(completion(X, details=True)).cpu().numpy()
+
+        return in_parts(len(values), at_once // per_sample, made)

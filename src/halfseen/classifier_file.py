@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from halfseen import storage
 from halfseen.background import Background
 from halfseen.boundary import plain
-from halfseen.sparse_fitting import Fitted, make_module
+from halfseen.fitting import is_number, is_whole
+from halfseen.networks import named_shapes
+from halfseen.sparse_fitting import Fitted, check_settings, make_module
+from halfseen.storage import one_line
 from halfseen.tilings import Channels, Patches, Tiling, Whole
+from halfseen.training.loop import check_history
 from halfseen.training.published import Published
 
 KIND = "classifier"
+_MOST_LETTERS = 2**24  # of all labels, each counted as the longest
 _PLAIN = (
     "n_atoms",
     "lambda_rec",
@@ -75,39 +83,109 @@ def load(cls, path: str | os.PathLike, network, device):
 
 def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
     """Return a classifier of class `cls` from a tree that `to_tree` made, read from `path`."""
-    try:
+    with whole_classifier(path):
         parameters = dict(tree["parameters"])
-        parameters["tiling"] = _tiling_from_plain(parameters["tiling"])
-        parameters["training"] = _training_from_plain(parameters["training"])
-        parameters["class_weight"] = _class_weight_from_plain(parameters["class_weight"])
-        if parameters["network"] is None:
-            if network is None:
-                raise ValueError(
-                    f"{str(path)!r} has a network of its own; pass the function (or module) that "
-                    f"makes it: load(path, network=...)."
-                )
+        own = parameters["network"] is None
+    if own and network is None:
+        raise ValueError(
+            f"{str(path)!r} has a network of its own; pass the function (or module) that makes "
+            f"it: load(path, network=...)."
+        )
+    with whole_classifier(path):
+        if own:
             parameters["network"] = network
-        classifier = cls(**{**parameters, "device": device})
-        classes = _labels_from_plain(tree["classes"])
-        with torch.random.fork_rng([]):  # the weights drawn here are overwritten
-            module = make_module(
-                classifier,
-                tuple(tree["sample_shape"]),
-                len(classes),
-                tree["lambda_l1"],
-                tree["test_steps"],
-                {"float32": torch.float32, "float64": torch.float64}[tree["dtype"]],
-                torch.device("cpu"),
-            )
-        module.load_state_dict(tree["weights"])
-        classifier.classes_ = classes
-        classifier.n_features_in_ = tree["n_features_in"]
-        if tree["feature_names_in"]:
-            classifier.feature_names_in_ = np.array(tree["feature_names_in"], dtype=object)
-        background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
-        return classifier._adopt(Fitted(module.eval(), tree["history"], background))
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{str(path)!r} does not hold a whole classifier: {error}") from error
+        return _restored(cls, tree, parameters, device)
+
+
+@contextlib.contextmanager
+def whole_classifier(path: str | os.PathLike) -> Iterator[None]:
+    """Say which file it is that cannot be made a classifier."""
+    try:
+        yield
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        ValueError,
+        OverflowError,
+    ) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{str(path)!r} does not hold a whole classifier: {one_line(reason)}"
+        ) from error
+
+
+def _restored(cls, tree: dict, parameters: dict, device):
+    """Return a classifier; nothing is made that the tensors in the tree are not as large as."""
+    parameters["tiling"] = _tiling_from_plain(parameters["tiling"])
+    parameters["training"] = _training_from_plain(parameters["training"])
+    parameters["class_weight"] = _class_weight_from_plain(parameters["class_weight"])
+    classifier = cls(**{**parameters, "device": device})
+    check_settings(classifier)
+    classes = _labels_from_plain(tree["classes"])
+    weights = tree["weights"]
+    shape = tuple(weights["completion.mean"].shape)
+    if list(shape) != tree["sample_shape"] or 0 in shape or not shape:
+        raise ValueError("samples of another shape than its weights are for")
+    if not is_number(tree["lambda_l1"]) or not is_whole(tree["test_steps"], least=0):
+        raise ValueError("lambda_l1 or test_steps is no number")
+    _check_sizes(classifier, weights, shape, len(classes))
+    with torch.random.fork_rng([]):  # the weights drawn here are overwritten
+        module = make_module(
+            classifier,
+            shape,
+            len(classes),
+            tree["lambda_l1"],
+            tree["test_steps"],
+            {"float32": torch.float32, "float64": torch.float64}[tree["dtype"]],
+            torch.device("cpu"),
+        )
+    storage.require_like(weights, module.state_dict())
+    module.load_state_dict(weights)
+    if not (module.standardise.scale > 0).all():
+        raise ValueError("standardise.scale must be positive")
+    classifier.classes_ = classes
+    classifier.n_features_in_ = shape[0]
+    names = tree["feature_names_in"]
+    if names:
+        classifier.feature_names_in_ = np.array(names, dtype=object)
+    if tree["n_features_in"] != shape[0] or not (
+        names == [] or (len(names) == shape[0] and all(isinstance(name, str) for name in names))
+    ):
+        raise ValueError(f"its features are not those of samples of shape {shape}")
+    background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
+    _check_background(background, shape)
+    check_history(tree["history"])
+    return classifier._adopt(Fitted(module.eval(), tree["history"], background))
+
+
+def _check_sizes(classifier, weights: dict, shape: tuple, n_classes: int) -> None:
+    """Refuse settings that ask for more, or for other things, than the weights of the file."""
+    for name in ("standardise.centre", "standardise.scale"):
+        _check_shape(name, weights[name], shape)
+    tiling = Whole() if classifier.tiling is None else classifier.tiling
+    n_tile_features = tiling.layout(shape).shape[1]
+    n_atoms = classifier.n_atoms or n_tile_features
+    _check_shape("completion.atoms", weights["completion.atoms"], (n_atoms, n_tile_features))
+    if isinstance(classifier.network, str):
+        for name, expected in named_shapes(classifier.network, shape, n_classes).items():
+            _check_shape(f"network.{name}", weights[f"network.{name}"], expected)
+
+
+def _check_shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != tuple(expected):
+        raise ValueError(
+            f"{name} has the shape {tuple(tensor.shape)}; its settings want {tuple(expected)}"
+        )
+
+
+def _check_background(found: Background, shape: tuple[int, ...]) -> None:
+    for values in (found.low, found.high, found.completion_error):
+        if values.shape != shape or values.dtype.kind != "f" or not np.isfinite(values).all():
+            raise ValueError(f"ranges and errors of features must be {shape} finite numbers")
+    if (found.low > found.high).any() or (found.completion_error < 0).any():
+        raise ValueError("ranges or errors of features are negative")
 
 
 def _test_steps(completion) -> int:
@@ -167,6 +245,8 @@ def _labels_to_plain(labels: np.ndarray) -> dict:
         raise ValueError(
             f"labels of dtype {labels.dtype} cannot be saved; use text, numbers or booleans."
         )
+    if labels.dtype.kind == "U":
+        _check_room(labels.tolist())
     return {
         "dtype": "object" if labels.dtype.kind == "O" else labels.dtype.str,
         "values": [str(label) for label in labels] if text else labels.tolist(),
@@ -174,7 +254,25 @@ def _labels_to_plain(labels: np.ndarray) -> dict:
 
 
 def _labels_from_plain(plain: dict) -> np.ndarray:
-    dtype = plain["dtype"]
-    if dtype != "object" and np.dtype(dtype).kind not in "Uiufb":
+    dtype, values = plain["dtype"], plain["values"]
+    kind = "O" if dtype == "object" else np.dtype(str(dtype)).kind
+    if kind not in "OUiufb":
         raise TypeError(f"labels of dtype {dtype}")
-    return np.array(plain["values"], dtype=dtype)
+    wanted = {"O": str, "U": str, "b": bool, "f": float}.get(kind, int)
+    if not values or not all(type(value) is wanted for value in values):
+        raise TypeError(f"labels that are not of dtype {dtype}")
+    if len(set(values)) < len(values):
+        raise ValueError("a label is there twice")
+    if kind == "U":
+        _check_room(values)
+        dtype = str  # as wide as its longest label
+    return np.array(values, dtype=dtype)
+
+
+def _check_room(labels: list[str]) -> None:
+    """Refuse labels of which an array, all as wide as the longest, would be very large."""
+    if len(labels) * max(map(len, labels)) > _MOST_LETTERS:
+        raise ValueError(
+            f"{len(labels)} labels, the longest of {max(map(len, labels))} letters, are too much "
+            f"text for a file; use shorter ones."
+        )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MAX_ITER = 10_000
+_MOST_ITER = 2**62  # that compiled solvers count to
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Solver(Protocol):
 
 def make_solver(solver: str | Solver, device: torch.device) -> Solver:
     """Return the solver of that name; ``"auto"`` takes what is fastest on the device."""
-    if not isinstance(solver, str):
+    if hasattr(solver, "solve"):
         return solver
     if solver == "auto":
         compiled = device.type == "cpu" and importlib.util.find_spec("numba") is not None
@@ -200,7 +201,8 @@ def sparse_encode(
     codes : ndarray or Tensor of shape (n_rows, n_atoms)
         Of the same kind as X; a tensor is on the device of X.
     gap : ndarray or Tensor of shape (n_rows,)
-        Only if ``return_gap``.
+        Only if ``return_gap``. Infinite if a row has nothing but holes and zeros and its code
+        is not zero, where steps that are not finished may leave it.
 
     Warns
     -----
@@ -231,7 +233,9 @@ def sparse_encode(
     if init is not None:
         init = _checked_init(init, problem)
     with torch.no_grad():
-        solution = make_solver(solver, target).solve(problem, init, tol, int(max_iter))
+        solution = make_solver(solver, target).solve(
+            problem, init, float(tol), min(int(max_iter), _MOST_ITER)
+        )
     warn_if_unfinished(solution.gap, tol, "Raise max_iter, tol or alpha", stacklevel=2)
     codes = like_input(solution.codes, X)
     return (codes, like_input(solution.gap, X)) if return_gap else codes
@@ -281,7 +285,7 @@ def check_settings(tol: float, max_iter: int) -> None:
 
 def warn_if_unfinished(gap: Tensor, tol: float, advice: str, stacklevel: int) -> None:
     """Warn once if rows ended above `tol`: how many, how far and what to do."""
-    missed = ~(gap <= tol)
+    missed = ~(gap <= float(tol))
     n_missed = int(missed.sum())
     if n_missed == 0:
         return

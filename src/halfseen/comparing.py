@@ -12,6 +12,10 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+_RECORD = (
+    "method", "fold", "n_train", "n_test", "accuracy", "log_loss", "fit_seconds", "predict_seconds",
+)  # fmt: skip
+
 
 def compare(
     estimators: Mapping[str, Any], X, y, *, cv=5, X_test=None, n_jobs: int | None = None
@@ -79,7 +83,7 @@ def fold_scores(
         method, fold, n_train, n_test, accuracy, log_loss, fit_seconds, predict_seconds.
     """
     from sklearn.model_selection import check_cv
-    from sklearn.utils import _safe_indexing, check_consistent_length
+    from sklearn.utils import _safe_indexing, assert_all_finite, check_consistent_length
     from sklearn.utils.parallel import Parallel, delayed
 
     if not isinstance(estimators, Mapping) or not estimators:
@@ -89,6 +93,7 @@ def fold_scores(
     X_test = X if X_test is None else X_test
     check_consistent_length(X, y, X_test)
     y = np.asarray(y)
+    assert_all_finite(y, input_name="y")
 
     def jobs():
         for fold, (train, test) in enumerate(check_cv(cv, y, classifier=True).split(X, y)):
@@ -103,6 +108,8 @@ def fold_scores(
         rows.append(row)
         if report is not None:
             report(row)
+    if not rows:
+        raise ValueError(f"cv={cv!r} makes no folds; pass a number or pairs (train, test).")
     return rows
 
 
@@ -155,6 +162,12 @@ def summarise(rows: Iterable[Mapping]) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(list(rows))
+    lacking = [name for name in _RECORD if name not in frame]
+    if lacking:
+        raise ValueError(
+            f"records of folds with {', '.join(_RECORD)} were expected; got {len(frame)} without "
+            f"{', '.join(lacking)}."
+        )
     accuracy = frame.pivot(index="fold", columns="method", values="accuracy")
     if accuracy.isna().any(axis=None):
         lacking = accuracy.columns[accuracy.isna().any()][0]

@@ -7,14 +7,13 @@ standard split. Images are float32 of shape (n, channels, height, width), from 0
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.error import URLError
 
 import numpy as np
 
+from halfseen.archives import DAMAGE, read_arrays
 from halfseen.boundary import seed_from
 from halfseen.fitting import is_number, is_whole
 from halfseen.table_files import read_frame, split_target
@@ -254,20 +253,17 @@ def _how_to_get(file: str) -> str:
 
 def _read_archive(path: Path, image_shape: tuple[int, ...]) -> list[np.ndarray]:
     try:
-        # A file of our own, which is closed also when numpy refuses it.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            missing = [key for key in _KEYS if key not in archive]
-            if missing:
-                raise ValueError(f"it lacks {', '.join(missing)}")
-            arrays = [archive[key] for key in _KEYS]
-    except (
-        ValueError, TypeError, OSError, EOFError, NotImplementedError, RuntimeError,
-        zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+        found, _ = read_arrays(path, _KEYS)
+        missing = [key for key in _KEYS if key not in found]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+    except DAMAGE as error:
         raise ValueError(
             f"{str(path)!r} is not an archive of images: {error}. {_how_to_get(path.name)}"
         ) from error
-    for key, x, y in (("x_train", *arrays[:2]), ("x_test", *arrays[2:])):
+    arrays = [found[key] for key in _KEYS]
+    for place, key in ((0, "x_train"), (2, "x_test")):
+        x, y = arrays[place], arrays[place + 1]
         images = x.dtype == np.uint8 and x.shape[1:] == image_shape
         if not images or y.shape != x.shape[:1] or y.dtype.kind not in "iu":
             raise ValueError(

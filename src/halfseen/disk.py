@@ -13,8 +13,8 @@ import mmap
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 _IN_MEMORY = 2**29  # bytes up to which rows are kept in the memory of a CPU
 _GPU_SHARE = 0.4  # of the free memory of a GPU
 _ROWS_AT_ONCE = 16  # scattered rows; each may bring two megabytes around it with it
+T = TypeVar("T")
 
 
 class MappedRows:
@@ -138,7 +139,9 @@ class DiskRows:
 def new_rows(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor | DiskRows:
     """Return rows of zeros that can be read and replaced: a tensor if it fits, else a file."""
     if fits(math.prod(shape) * dtype.itemsize, device):
-        return torch.zeros(shape, dtype=dtype, device=device)
+        # A GPU may be shared, or may not give all that it has.
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            return torch.zeros(shape, dtype=dtype, device=device)
     return DiskRows(shape, dtype, device)
 
 
@@ -152,6 +155,44 @@ def fits(n_bytes: int, device: torch.device) -> bool:
 def entries_at_once(device: torch.device) -> int:
     """Return how many entries of samples and codes should be in work together."""
     return 2**27 if device.type == "cuda" else 2**21
+
+
+def in_parts(n_rows: int, n_at_once: int, work: Callable[[slice], T]) -> Iterator[tuple[slice, T]]:
+    """Yield consecutive slices and what `work` returns for them; fewer rows if a GPU is too small.
+
+    Parameters
+    ----------
+    n_rows : int
+    n_at_once : int
+        Rows to begin with.
+    work : callable
+        Takes a slice.
+    """
+    start, n_at_once = 0, max(1, n_at_once)
+    while start < n_rows:
+        some = slice(start, min(n_rows, start + n_at_once))
+        n_at_once = some.stop - start
+        try:
+            with gpu_memory_is_told("free some of it, or pass device='cpu'"):
+                result = work(some)
+        except torch.cuda.OutOfMemoryError:
+            if n_at_once == 1:
+                raise
+            n_at_once //= 2
+            continue
+        yield some, result
+        start = some.stop
+
+
+@contextlib.contextmanager
+def gpu_memory_is_told(advice: str) -> Iterator[None]:
+    """Say what helps when a GPU has no room."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        raise torch.cuda.OutOfMemoryError(
+            f"the GPU has too little free memory: {advice}."
+        ) from error
 
 
 def reserve(file: int, n_bytes: int) -> None:

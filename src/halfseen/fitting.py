@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -25,6 +26,10 @@ _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
 _USUAL_EPOCHS = 10
 _USUAL_DECAY = 1e-3
+FOR_LESS_MEMORY = (
+    "lower batch_size, take a smaller network or fewer atoms, free what other programs use, or "
+    "pass device='cpu'"
+)
 # Strong for those of our networks that overfit.
 _DECAYS = {"mlp": 0.5, "cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}
 
@@ -51,7 +56,7 @@ def require(settings, name: str, ok: bool, expected: str) -> None:
 def is_number(value) -> bool:
     """Say whether a value is a finite real number."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and math.isfinite(value)
+    return real and abs(value) <= sys.float_info.max  # also of a whole number of any length
 
 
 def is_whole(value, least: int = 1) -> bool:
@@ -104,14 +109,14 @@ def epochs(settings, n_samples: int) -> int:
 def learning_rate(settings) -> float:
     """Return the learning rate of the network, also when it is left to us."""
     if settings.learning_rate is not None:
-        return settings.learning_rate
+        return float(settings.learning_rate)
     return 0.01 if settings.network in ("logistic", "mlp") else 0.002
 
 
 def weight_decay(settings) -> float:
     """Return the weight decay of the network, also when it is left to us."""
     if settings.weight_decay is not None:
-        return settings.weight_decay
+        return float(settings.weight_decay)
     if not isinstance(settings.network, str):
         return _USUAL_DECAY
     return _DECAYS.get(settings.network, _USUAL_DECAY)

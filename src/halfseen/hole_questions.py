@@ -14,7 +14,7 @@ from torch import Tensor
 from halfseen.boundary import finite_floats, seed_from
 from halfseen.certificates.bounds import check_supported
 from halfseen.certificates.certify import Certificate, certify_ranges
-from halfseen.disk import slices
+from halfseen.disk import in_parts, slices
 from halfseen.fitting import is_whole
 from halfseen.scoring import ScoringClassifier, probabilities
 from halfseen.sparse_fitting import Model
@@ -105,8 +105,8 @@ class HoleQuestions(ScoringClassifier):
         dtype = module.completion.atoms.dtype  # in which new values are rounded
         ends = [end.to(dtype).double() for end in self._ranges(bounds, values.shape)]
         ends = [end.expand(values.shape) for end in ends]
-        parts = []
-        for some in slices(len(values), _SAMPLES_AT_ONCE):
+
+        def certified(some: slice) -> Certificate:
             given = np.array(values[some])
             label = torch.from_numpy(self._scores(given).argmax(1)).to(scale.centre.device)
             known = scale(torch.from_numpy(given).to(dtype).to(scale.centre))
@@ -115,8 +115,10 @@ class HoleQuestions(ScoringClassifier):
             low, high = (
                 torch.where(known.isnan(), scale(end[some].to(scale.centre)), known) for end in ends
             )
-            parts.append(certify_ranges(network, low, high, label))
-        return Certificate.joined(parts)
+            return certify_ranges(network, low, high, label)
+
+        parts = in_parts(len(values), _SAMPLES_AT_ONCE, certified)
+        return Certificate.joined([part for _, part in parts])
 
     def completion_proba(self, X, n_draws: int = 100, random_state=0) -> np.ndarray:
         """Return how often each class is predicted when the holes are filled with plausible values.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from halfseen.boundary import (
     checked_rows,
     choose_device,
     named,
+    require_room,
     seed_from,
     tensors_with_holes,
 )
@@ -29,7 +30,7 @@ from halfseen.dictionary import (
     shuffled_batches,
     start_dictionary,
 )
-from halfseen.disk import MappedRows, entries_at_once, slices
+from halfseen.disk import MappedRows, entries_at_once, gpu_memory_is_told, in_parts, slices
 from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
@@ -193,9 +194,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         values = self._checked_new(X)
         completed = np.empty(values.shape, values.dtype)
-        for some, codes in self._coded_parts(values):
+        for some, filled in self._coded_parts(values, self._reconstruct):
             given = values[some]
-            completed[some] = np.where(np.isnan(given), self._reconstruct(codes), given)
+            completed[some] = np.where(np.isnan(given), filled, given)
         return completed
 
     def encode(self, X) -> np.ndarray:
@@ -211,7 +212,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             With an axis for the tiles if a sample has several.
         """
         values = self._checked_new(X)
-        codes = np.concatenate([codes.cpu().numpy() for _, codes in self._coded_parts(values)])
+        parts = self._coded_parts(values, lambda codes: codes.cpu().numpy())
+        codes = np.concatenate([part for _, part in parts])
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
     def inverse_transform(self, codes) -> np.ndarray:
@@ -250,6 +252,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
                 f"samples of shape {self.mean_.shape} were learned; got samples of shape "
                 f"{values.shape[1:]}."
             )
+        require_room(np.stack([self._moments.low, self._moments.high]), values.dtype)
         n_tile_features = self._checked_layout(values.shape[1:]).shape[1]
         if n_tile_features != self.components_.shape[1]:
             raise ValueError(
@@ -269,6 +272,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             raise ValueError(f"alpha must be a positive number or None; got {self.alpha!r}.")
         if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
             raise ValueError(f"tol must be a number ≥ 0; got {self.tol!r}.")
+        if not isinstance(self.positive, bool | np.bool_):
+            raise ValueError(f"positive must be True or False; got {self.positive!r}.")
         if self.tiling is not None and not isinstance(self.tiling, Tiling):
             raise ValueError(
                 f"tiling must be None or a tiling such as Whole(), Channels() or Patches(8, 4); "
@@ -291,16 +296,17 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return start_dictionary(self.n_atoms or n_features, n_features, self._like(kind), generator)
 
     def _learn(self, state, samples: CentredSamples, layout, batches, moments) -> DictionaryState:
-        return learn_dictionary(
-            state,
-            samples.take,
-            layout,
-            batches,
-            self._alpha(moments),
-            self.n_steps,
-            self.positive,
-            record=samples.resident,
-        )
+        with gpu_memory_is_told("lower batch_size or n_atoms, or pass device='cpu'"):
+            return learn_dictionary(
+                state,
+                samples.take,
+                layout,
+                batches,
+                self._alpha(moments),
+                self.n_steps,
+                bool(self.positive),
+                record=samples.resident,
+            )
 
     def _alpha(self, moments: ObservedMoments) -> float:
         if self.alpha is not None:
@@ -319,15 +325,18 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         self.n_steps_ = state.n_steps
         return self
 
-    def _coded_parts(self, values: np.ndarray | MappedRows) -> Iterator[tuple[slice, Tensor]]:
-        """Code samples in parts that fit into memory: which samples, their codes."""
+    def _coded_parts(
+        self, values: np.ndarray | MappedRows, use: Callable[[Tensor], np.ndarray]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Code samples in parts that fit into memory: which samples, what `use` makes of it."""
         layout = self._checked_layout(values.shape[1:])
         device = choose_device(self.device)
         solver = make_solver("auto", device)
         dictionary = torch.from_numpy(self.components_.astype(values.dtype)).to(device)
         per_sample = len(layout) * (layout.shape[1] + len(dictionary))
         gaps = []
-        for some in slices(len(values), entries_at_once(device) // per_sample):
+
+        def made(some: slice) -> tuple[Tensor, np.ndarray]:
             centred, observed = tensors_with_holes(
                 self._moments.centred(values[some]), device=device
             )
@@ -336,10 +345,13 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             tiles = tiling.split(centred).flatten(0, 1)
             seen = tiling.split(observed).flatten(0, 1)
             alpha = tiles.new_full((len(tiles),), self.alpha_)
-            problem = MaskedLasso(tiles, seen, dictionary, alpha, self.positive)
-            solution = solver.solve(problem, None, self.tol, MAX_ITER)
-            gaps.append(solution.gap)
-            yield some, solution.codes.reshape(-1, len(layout), len(dictionary))
+            problem = MaskedLasso(tiles, seen, dictionary, alpha, bool(self.positive))
+            solution = solver.solve(problem, None, float(self.tol), MAX_ITER)
+            return solution.gap, use(solution.codes.reshape(-1, len(layout), len(dictionary)))
+
+        for some, (gap, used) in in_parts(len(values), entries_at_once(device) // per_sample, made):
+            gaps.append(gap)
+            yield some, used
         warn_if_unfinished(torch.cat(gaps), self.tol, "Raise tol or alpha", stacklevel=4)
 
     def _reconstruct(self, codes: Tensor) -> np.ndarray:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
 
+from halfseen.boundary import checked_weights
 from halfseen.disk import PickedRows
 from halfseen.duplicates import distinct_rows, row_keys
 from halfseen.moments import ObservedMoments
@@ -70,10 +70,14 @@ def shared_moments(values: PickedRows, device: torch.device, team: Team) -> Obse
 
 
 def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
-    weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+    weight = checked_weights(sample_weight, values)
     weight = weight / max(weight.max(), np.finfo(float).tiny)  # sums stay finite
     if settings.class_weight is not None:
         weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
+        if not (np.isfinite(weight).all() and weight.min() >= 0):
+            raise ValueError(
+                f"class_weight must be finite and at least 0; got {settings.class_weight!r}."
+            )
     if not weight.sum() > 0:
         raise ValueError("sample_weight and class_weight leave no sample with a positive weight.")
     return weight

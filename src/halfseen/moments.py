@@ -65,7 +65,8 @@ class ObservedMoments:
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
         difference = np.where(self.count > 0, other.mean - self.mean, other.mean)
-        between = np.square(other.mean - self.mean) * self.count * share
+        with np.errstate(over="ignore"):  # who needs the squares asks whether they are finite
+            between = np.square(other.mean - self.mean) * self.count * share
         return ObservedMoments(
             count,
             np.where(other.count > 0, self.mean + difference * share, self.mean),

@@ -111,6 +111,17 @@ NAMED = {
 }
 
 
+def named_shapes(
+    name: str, sample_shape: tuple[int, ...], n_classes: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights of a network of ours, without making any."""
+    if name not in NAMED:
+        raise ValueError(f"network must be one of {', '.join(map(repr, NAMED))}; got {name!r}.")
+    with torch.device("meta"):
+        made = NAMED[name](sample_shape, n_classes)
+    return {key: tuple(weight.shape) for key, weight in made.state_dict().items()}
+
+
 def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """Return a network that gives `n_classes` scores, checked on one sample of zeros.
 

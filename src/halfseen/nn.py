@@ -8,7 +8,6 @@ the minimum satisfies, not from the iterations that led to it (`implicit.py`).
 from __future__ import annotations
 
 import math
-import numbers
 from typing import NamedTuple
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from halfseen.boundary import check_squares, seed_from, tensors_with_holes
 from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
 from halfseen.dictionary import Take, learn_dictionary, shuffled_batches, start_dictionary
+from halfseen.fitting import is_number, is_whole
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
@@ -125,17 +125,29 @@ class SparseCompletion(nn.Module):
         _check_whole("n_atoms", n_atoms, 1)
         _check_whole("n_gradient_steps", n_gradient_steps, 0)
         check_settings(tol, MAX_ITER)
+        if not isinstance(positive, bool):
+            raise ValueError(f"positive must be True or False; got {positive!r}.")
         make_solver(solver, torch.device("cpu"))  # refuses names it does not know
         self.tiling = tiling
         self.sample_shape = tuple(sample_shape)
+        if not (self.sample_shape and all(is_whole(side) for side in self.sample_shape)):
+            raise ValueError(
+                f"sample_shape must be a tuple of whole numbers ≥ 1, such as (3, 32, 32); got "
+                f"{sample_shape!r}."
+            )
         n_features = math.prod(self.sample_shape)
-        self.lambda_rec = lambda_rec
-        self.lambda_l1 = lambda_rec * n_features / 2 if lambda_l1 is None else lambda_l1
+        if not is_number(lambda_rec) or not (lambda_l1 is None or is_number(lambda_l1)):
+            raise ValueError(
+                f"lambda_rec and lambda_l1 must be positive numbers; got {lambda_rec!r} and "
+                f"{lambda_l1!r}."
+            )
+        self.lambda_rec = float(lambda_rec)
+        self.lambda_l1 = float(lambda_rec * n_features / 2 if lambda_l1 is None else lambda_l1)
         lasso_alpha(torch.ones(1, 1), self.lambda_rec, self.lambda_l1)  # refuses what is not > 0
         self.output = output
         self.n_gradient_steps = n_gradient_steps
         self.positive = positive
-        self.tol = tol
+        self.tol = float(tol)
         self.solver = solver
         layout = tiling.layout(self.sample_shape).to(device)
         atoms = torch.randn(n_atoms, layout.shape[1], device=device, dtype=dtype)
@@ -249,10 +261,13 @@ class SparseCompletion(nn.Module):
         Parameters
         ----------
         X : floating-point Tensor of shape (n_samples, *sample_shape)
-            NaN marks a hole.
+            NaN marks a hole. Infinities are not looked for, which would make a GPU wait: the
+            result of such a sample is not finite.
         details : bool
             Return all of a `Completion` instead of the one tensor named by `output`.
         """
+        if not isinstance(X, Tensor):
+            raise TypeError(f"a Tensor was expected; got {type(X).__name__}.")
         if X.shape[1:] != self.sample_shape or not X.is_floating_point():
             raise ValueError(
                 f"a floating-point tensor of shape (n_samples, "
@@ -328,6 +343,5 @@ class SparseCompletion(nn.Module):
 
 
 def _check_whole(name: str, value: int, smallest: int) -> None:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and value >= smallest):
+    if not is_whole(value, smallest):
         raise ValueError(f"{name} must be a whole number ≥ {smallest}; got {value!r}.")

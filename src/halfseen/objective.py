@@ -12,9 +12,13 @@ multiplying by it and scales J2 otherwise, so values of λ do not carry over.
 
 from __future__ import annotations
 
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+_LARGEST = sys.float_info.max
 
 
 def classification_loss(scores: Tensor, labels: Tensor) -> Tensor:
@@ -85,7 +89,7 @@ def lasso_alpha(
     dtype : torch.dtype
         Of the result.
     """
-    if not (lambda_rec > 0 and lambda_l1 > 0):
+    if not (0 < lambda_rec <= _LARGEST and 0 < lambda_l1 <= _LARGEST):
         raise ValueError(
             f"lambda_rec and lambda_l1 must be positive; got {lambda_rec!r} and {lambda_l1!r}."
         )
@@ -96,4 +100,4 @@ def alpha_of_counts(
     n_observed: Tensor, lambda_rec: float, lambda_l1: float, dtype: torch.dtype = torch.float64
 ) -> Tensor:
     """Return what `lasso_alpha` returns, for samples with so many observed features."""
-    return lambda_l1 / (2 * lambda_rec * n_observed.clamp(min=1).to(dtype))
+    return float(lambda_l1) / (2 * float(lambda_rec) * n_observed.clamp(min=1).to(dtype))

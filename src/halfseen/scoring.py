@@ -45,16 +45,16 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             For two classes the difference: positive for ``classes_[1]``.
         """
-        scores = self._scores(self._checked_new(X))
+        scores = self._finite_scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_samples, n_classes)."""
-        return probabilities(self._scores(self._checked_new(X)))
+        return probabilities(self._finite_scores(X))
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample, shape (n_samples,)."""
-        best = self._scores(self._checked_new(X)).argmax(1)
+        best = self._finite_scores(X).argmax(1)
         return self.classes_[best]
 
     def __sklearn_tags__(self):
@@ -67,6 +67,16 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         if "module_" in state:  # so that a pickle from a GPU opens anywhere
             state["module_"] = copy.deepcopy(state["module_"]).cpu()
         return state
+
+    def _finite_scores(self, X) -> np.ndarray:
+        scores = self._scores(self._checked_new(X))
+        wrong = np.flatnonzero(~np.isfinite(scores).all(1))
+        if len(wrong):
+            raise ValueError(
+                f"the scores of row {wrong[0]} of X are not finite: its values, or the weights of "
+                f"the model, are too large."
+            )
+        return scores
 
     def _checked_training(self, X, y) -> tuple[Any, np.ndarray, np.ndarray]:
         """Return samples, the places of their labels among the classes, and the classes."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from halfseen.boundary import choose_device, seed_from
+from halfseen.disk import gpu_memory_is_told
 from halfseen.fitting import training_mode
 from halfseen.learned_data import distinct_data
 from halfseen.networks import NAMED
@@ -55,7 +56,11 @@ def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object
                 f"networks side by side must be named ones, {', '.join(map(repr, NAMED))}; got "
                 f"{clf.network!r}. Call fit() for others."
             )
-    with torch.inference_mode(False), torch.enable_grad():
+    with (
+        gpu_memory_is_told("fit fewer side by side"),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         begun = [_begin(*job) for job in jobs]
         histories: list = [None] * len(jobs)
         going = set(range(len(jobs)))

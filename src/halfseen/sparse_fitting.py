@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfseen import storage
 from halfseen.background import Background, learn_background
 from halfseen.boundary import check_finite, check_squares, choose_device, plain, seed_from
+from halfseen.disk import gpu_memory_is_told
 from halfseen.fitting import (
+    FOR_LESS_MEMORY,
     check_training_settings,
     epochs,
     is_number,
@@ -49,6 +50,7 @@ from halfseen.training.published import Published, PublishedSequential, Simultan
 from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.task import Sequential, TaskDriven
 from halfseen.training.trainer import Trainer
+from halfseen.whole_files import require_folder
 
 _ALONE = Team()
 _TRAININGS = ("task", "joint", "sequential", "published")
@@ -71,6 +73,7 @@ class Fitted:
     background: Background
 
 
+@gpu_memory_is_told(FOR_LESS_MEMORY)
 def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint) -> Fitted:
     """Train a model.
 
@@ -91,7 +94,7 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     data, keys = distinct_data(settings, values, labels, classes, sample_weight, device, team)
     seed = team.from_first(_seed(settings, checkpoint))
     if checkpoint is not None:
-        storage.require_folder(checkpoint)
+        require_folder(checkpoint)
     with training_mode(seed, device):
         setup = set_up(settings, data, device, seed, team)
         with (
@@ -239,7 +242,7 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
         tiling,
         settings.n_atoms or n_tile_features,
         sample_shape,
-        lambda_rec=settings.lambda_rec,
+        lambda_rec=float(settings.lambda_rec),
         lambda_l1=lambda_l1,
         output=settings.network_input,
         dtype=dtype,
@@ -267,14 +270,14 @@ def _module_for(
     lambda_l1 = settings.lambda_l1
     if lambda_l1 is None:
         mean_observed = max(1.0, moments.count.sum() / len(data.values))
-        lambda_l1 = float(settings.lambda_rec * rms * mean_observed)  # alpha = rms / 2 there
+        lambda_l1 = settings.lambda_rec * rms * mean_observed  # alpha = rms / 2 there
     # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
     double = data.values.dtype == np.float64 and device.type == "cpu"
     module = make_module(
         settings,
         data.values.shape[1:],
         data.n_classes,
-        lambda_l1,
+        float(lambda_l1),
         epochs(settings, n_kept),
         torch.float64 if double else torch.float32,
         device,
@@ -293,9 +296,9 @@ def _make_trainer(
         n_epochs=epochs(settings, n_samples),
         batch_size=settings.batch_size,
         learning_rate=learning_rate(settings),
-        lambda_rec=settings.lambda_rec,
+        lambda_rec=float(settings.lambda_rec),
         lambda_l1=module.completion.lambda_l1,
-        label_weight=settings.label_weight,
+        label_weight=float(settings.label_weight),
         hide=settings.hide,
         weight_decay=weight_decay(settings),
         half=published(settings) is None and learns_in_half(settings, generator.device),

@@ -7,21 +7,21 @@ executed on reading.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from halfseen.whole_files import refuse_folder, write_whole
+
 VERSION = 1
 _KEY = "halfseen"
 _TENSOR = "__tensor__"
-_DAMAGE = (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError)
+_DAMAGE = (KeyError, TypeError, AttributeError, RuntimeError)  # too deep JSON is a RuntimeError
 
 
 def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
@@ -42,27 +42,7 @@ def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
     content = {"kind": kind, "version": VERSION, "tree": _split(tree, tensors, "")}
     content["checksum"] = _checksum(content, tensors)
     data = save(tensors, {_KEY: json.dumps(content)})
-    path = Path(path).resolve()  # a link stays a link
-    require_folder(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def require_folder(path: str | os.PathLike) -> None:
-    """Refuse a path to write to whose folder is not there."""
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(folder)!r}; make it first.")
+    write_whole(path, lambda temporary: temporary.write_bytes(data))
 
 
 def read(path: str | os.PathLike, kind: str) -> dict:
@@ -78,35 +58,109 @@ def read_any(path: str | os.PathLike, kinds: tuple[str, ...]) -> tuple[str, dict
     ValueError
         If the file is not ours, of another kind, from a newer version, cut off or altered.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = Path(path)
+    refuse_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}.")
+    while True:
+        before = _version_of(path)
+        try:
+            return _read_once(path, kinds)
+        except ValueError:
+            # safetensors opens a file more than once, and it may have been replaced meanwhile.
+            if _version_of(path) == before:
+                raise
+
+
+def _version_of(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_once(path: Path, kinds: tuple[str, ...]) -> tuple[str, dict]:
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            content = json.loads((file.metadata() or {})[_KEY])
-            version = content["version"]
-            if isinstance(version, int) and version > VERSION:
+            content = _content(file.metadata())
+            kind, version = content["kind"], content["version"]
+            if version > VERSION:
                 raise ValueError(
                     f"{str(path)!r} was written by a newer halfseen (file version {version}, this "
                     f"one reads up to {VERSION}); update halfseen."
                 )
-            if content["kind"] not in kinds:
+            if kind not in kinds:
                 raise ValueError(
-                    f"{str(path)!r} is a {content['kind']} of halfseen; a {' or '.join(kinds)} "
+                    f"{str(path)!r} is a {one_line(kind)} of halfseen; a {' or '.join(kinds)} "
                     f"was expected."
                 )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Copies: a map of the file would change with it, and end the process if it is cut.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         checksum = content.pop("checksum")
         if checksum != _checksum(content, tensors):
             raise ValueError(f"{str(path)!r} was altered or damaged: its checksum is wrong.")
-        return content["kind"], _join(content["tree"], tensors)
+        tree = _join(content["tree"], tensors)
+        if tensors:
+            raise KeyError(f"nothing names the tensor {min(tensors)}")
+        if not isinstance(tree, dict):
+            raise TypeError(f"a {type(tree).__name__} instead of a tree")
+        return kind, tree
     except (*_DAMAGE, SafetensorError) as error:
         raise ValueError(
             f"{str(path)!r} is no file of halfseen, or it is cut off or damaged "
-            f"({type(error).__name__}: {error})."
+            f"({type(error).__name__}: {one_line(error)})."
         ) from error
+
+
+def one_line(text: object, most: int = 200) -> str:
+    """Return text from a file for a message: in one line, without control characters, not long."""
+    words = " ".join(str(text).split())
+    shown = words if len(words) <= most else f"{words[: most - 1]}…"
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in shown
+    )
+
+
+def require_like(given: dict[str, Any], made: dict[str, Any]) -> None:
+    """Refuse weights from a file that are not those of a module.
+
+    Parameters
+    ----------
+    given, made : dict
+        Of the file and of the untrained module, by the names that `state_dict` gives them. They
+        must have the same names, shapes and types, and be finite where the module's are.
+    """
+    strange = given.keys() ^ made.keys()
+    if strange:
+        name = min(strange)
+        raise ValueError(f"{name} is {'missing' if name in made else 'not known'}")
+    for name, expected in made.items():
+        if not isinstance(expected, Tensor):
+            continue
+        found = given[name]
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            raise ValueError(
+                f"{name} is {found.dtype} of shape {tuple(found.shape)}; {expected.dtype} of shape "
+                f"{tuple(expected.shape)} was expected"
+            )
+        if (expected.cpu().isfinite() & ~found.isfinite()).any():
+            raise ValueError(f"{name} has values that are not finite")
+
+
+def _content(metadata: dict[str, str] | None) -> dict:
+    """Return what a file has beside its tensors; a KeyError or TypeError if it is not ours."""
+    try:
+        content = json.loads((metadata or {})[_KEY])
+    except ValueError as error:  # no JSON, or a number with thousands of digits
+        raise TypeError(error) from error
+    version = content["version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise TypeError("its version is no number")
+    if version <= VERSION and set(content) != {"kind", "version", "tree", "checksum"}:
+        raise KeyError("kind, version, tree and checksum were expected")
+    if not isinstance(content["kind"], str):
+        raise TypeError("its kind is no text")
+    return content
 
 
 def _split(tree: Any, tensors: dict[str, Tensor], name: str) -> Any:
@@ -123,9 +177,10 @@ def _split(tree: Any, tensors: dict[str, Tensor], name: str) -> Any:
 
 
 def _join(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return the tree with its tensors, which are taken out of `tensors`."""
     if isinstance(tree, dict):
         if set(tree) == {_TENSOR}:
-            return tensors[tree[_TENSOR]]
+            return tensors.pop(tree[_TENSOR])
         return {key: _join(value, tensors) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_join(value, tensors) for value in tree]

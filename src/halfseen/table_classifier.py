@@ -13,6 +13,8 @@ from halfseen import classifier_file, storage
 from halfseen.boundary import plain
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
+from halfseen.classifier_file import whole_classifier
+from halfseen.fitting import require
 from halfseen.table_columns import Column, filled_column
 from halfseen.table_encoder import TableEncoder
 
@@ -83,6 +85,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         encoder = TableEncoder(add_indicator=True) if self.encoder is None else self.encoder
         classifier = SparseCodingClassifier("mlp") if self.classifier is None else self.classifier
+        for name, part, kind in (
+            ("encoder", encoder, TableEncoder),
+            ("classifier", classifier, SparseCodingClassifier),
+        ):
+            require(self, name, isinstance(part, kind), f"a {kind.__name__} or None")
         encoder, classifier = clone(encoder), clone(classifier)
         values = encoder.fit(X, sample_weight=sample_weight).transform(X)
         classifier.fit(values, y, sample_weight)
@@ -148,20 +155,21 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def from_tree(cls, tree: dict, path: str | os.PathLike, device="auto") -> TableClassifier:
         """Return a classifier from the tree of a file, read from `path`."""
-        inner = classifier_file.from_tree(
-            SparseCodingClassifier, tree.get("classifier", {}), path, None, device
-        )
-        try:
+        with whole_classifier(path):
+            stored = tree["classifier"]
+        inner = classifier_file.from_tree(SparseCodingClassifier, stored, path, None, device)
+        with whole_classifier(path):
             encoder = TableEncoder(**tree["encoder"])
+            encoder.check_settings()
             encoder.columns_ = [Column.from_plain(stored) for stored in tree["columns"]]
             encoder.n_features_in_ = len(encoder.columns_)
-            if tree["named"]:
-                names = [column.name for column in encoder.columns_]
+            names = [column.name for column in encoder.columns_]
+            if tree["named"] is not False:
+                if not all(isinstance(name, str) for name in names):
+                    raise ValueError("its columns have no names")
                 encoder.feature_names_in_ = np.array(names, dtype=object)
             if len(encoder.get_feature_names_out()) != inner.n_features_in_:
                 raise ValueError("its columns do not fit its network")
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{str(path)!r} does not hold a whole classifier: {error}") from error
         return cls(clone(inner), clone(encoder))._adopt(encoder, inner)
 
     def __sklearn_tags__(self):

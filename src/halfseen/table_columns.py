@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from halfseen.boundary import plain
+from halfseen.fitting import is_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
 _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 to 9999, which text has
+_MOST_DAYS = {"ns": 106_751, "us": 106_751_990}  # from 1970, in 64 bits
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Usual spellings of a missing value, in small letters.
 _MISSING = (
@@ -79,7 +82,15 @@ class Column:
                 f"{wrong[0]}."
             )
         _refuse_infinite(self.name, numbers)
-        return ((numbers - self.centre) / self.scale)[:, None]
+        with np.errstate(over="ignore"):
+            scaled = (numbers - self.centre) / self.scale
+        if np.isinf(scaled).any():
+            row = int(np.flatnonzero(np.isinf(scaled))[0])
+            raise ValueError(
+                f"column {self.name!r} has {numbers[row]:g} in row {row}, out of the range of what "
+                f"was learned."
+            )
+        return scaled[:, None]
 
     def decoded(self, numbers: np.ndarray) -> pd.Series:
         """Return the values that numbers of shape (n_rows, width) stand for."""
@@ -93,7 +104,9 @@ class Column:
             text = pd.Series(np.array(self.categories, object)[best], name=self.name)
             text = text.where(~holes, None)
             return text.astype(object) if self.dtype == "text" else _typed(text, self.dtype)
-        values = numbers[:, 0] * self.scale + self.centre
+        with np.errstate(over="ignore"):
+            values = numbers[:, 0] * self.scale + self.centre
+        values = values.clip(*self._ends())  # a filled value may be beyond
         values = np.rint(values) if self.whole else values
         if self.kind == "boolean":
             found = pd.Series(values > 0.5, name=self.name, dtype="boolean")
@@ -105,6 +118,17 @@ class Column:
             found = pd.Series(values, name=self.name)
         found = found.mask(holes)
         return self._as_text(found) if self.dtype == "text" else _typed(found, self.dtype)
+
+    def _ends(self) -> tuple[float, float]:
+        """Return the least and the largest that its type has room for, in numbers and days."""
+        if self.kind == "date":
+            if self.dtype == "text":
+                return _FIRST_DAY, _LAST_DAY
+            most = float(_MOST_DAYS["ns" if "[ns" in self.dtype else "us"])
+        else:
+            narrow = self.dtype in ("float16", "float32", "Float32")
+            most = float(np.finfo(self.dtype.lower() if narrow else float).max)
+        return -most, most
 
     def _as_text(self, values: pd.Series) -> pd.Series:
         """Return numbers, dates and truth values as they were spelled."""
@@ -123,8 +147,25 @@ class Column:
 
     @classmethod
     def from_plain(cls, stored: dict) -> Column:
-        """Return a column from what `to_plain` returned."""
-        return cls(**{**stored, "categories": tuple(stored["categories"])})
+        """Return a column from what `to_plain` returned; a ValueError if that could not be."""
+        name, categories = stored["name"], tuple(stored["categories"])
+        column = cls(**{**stored, "name": _hashable(name), "categories": categories})
+        right = (
+            column.kind in ("number", "date", "boolean", "category", "empty")
+            and isinstance(column.dtype, str)
+            and all(is_number(value) for value in (column.centre, column.scale))
+            and column.scale > 0
+            and isinstance(column.whole, bool)
+            and isinstance(column.had_holes, bool)
+            and all(isinstance(category, str) for category in categories)
+            and len(set(categories)) == len(categories)
+            and len(categories) >= {"category": 1, "boolean": 2}.get(column.kind, 0)
+        )
+        if not right:
+            raise ValueError(f"what it says of the column {name!r} cannot be")
+        if column.dtype != "text":
+            _known_dtype(column.dtype)
+        return column
 
 
 def as_frame(table: Any) -> pd.DataFrame:
@@ -134,6 +175,23 @@ def as_frame(table: Any) -> pd.DataFrame:
     if hasattr(table, "iloc"):
         return table
     return pd.DataFrame(np.asarray(table)).infer_objects()
+
+
+def _hashable(name: Any) -> Any:
+    """Return the name of a column that JSON has made a list; one of several levels is a tuple."""
+    return tuple(map(_hashable, name)) if isinstance(name, list) else name
+
+
+def _known_dtype(name: str) -> None:
+    """Refuse the name of a type that pandas has no columns of."""
+    import pandas as pd
+
+    try:
+        found = pd.api.types.pandas_dtype(name)
+    except TypeError as error:
+        raise ValueError(f"a column has the type {name!r}: {error}") from error
+    if isinstance(found, np.dtype) and found.kind in "USV":  # as wide as its name says
+        raise ValueError(f"a column has the type {name!r}, which no table has")
 
 
 def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> Column:
@@ -210,6 +268,10 @@ def _readers(values: pd.Series) -> dict:
 def _numbers(values: pd.Series) -> np.ndarray:
     import pandas as pd
 
+    if pd.api.types.is_complex_dtype(values.dtype):
+        raise ValueError(f"column {values.name!r} is complex; real numbers were expected.")
+    if values.dtype.kind in "mM":  # durations and dates are none, though pandas counts them
+        return np.full(len(values), np.nan)
     if values.dtype == object or pd.api.types.is_string_dtype(values.dtype):
         values = _text(values)
     return pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
@@ -301,7 +363,7 @@ def _typed(values: pd.Series, dtype: str) -> pd.Series:
         return dates.astype(dtype)
     kind = pd.api.types.pandas_dtype(dtype)
     if pd.api.types.is_integer_dtype(kind):
-        ends = np.iinfo(getattr(kind, "numpy_dtype", kind))  # a filled value may be beyond
+        ends = np.iinfo(getattr(kind, "numpy_dtype", kind))
         whole = [None if np.isnan(n) else min(max(int(n), ends.min), ends.max) for n in values]
         values = pd.Series(whole, name=values.name, dtype=object)
     try:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from halfseen.boundary import checked_weights, finite_floats
 from halfseen.fitting import is_whole, require
 from halfseen.table_columns import as_frame, learn_column, without
 
@@ -86,16 +87,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        require(self, "add_indicator", isinstance(self.add_indicator, bool), "True or False")
-        require(self, "max_categories", is_whole(self.max_categories), "a whole number ≥ 1")
+        self.check_settings()
         frame = self.with_holes(X, reset=True)
-        weight = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
+        weight = checked_weights(sample_weight, frame)
         counts = weight > 0
         self.columns_ = [
             learn_column(frame.iloc[counts, place], self.max_categories, weight[counts])
             for place in range(frame.shape[1])
         ]
         return self
+
+    def check_settings(self) -> None:
+        """Refuse parameters that make no sense."""
+        require(self, "add_indicator", isinstance(self.add_indicator, bool), "True or False")
+        require(self, "max_categories", is_whole(self.max_categories), "a whole number ≥ 1")
+        listed = isinstance(self.missing_values, list | tuple)
+        require(self, "missing_values", listed, "a tuple of what stands for a missing value")
 
     def transform(self, X) -> np.ndarray:
         """Return numbers, shape (n_rows, n_features_out), NaN in the holes."""
@@ -132,7 +139,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         import pandas as pd
 
         check_is_fitted(self)
-        values = np.asarray(X, dtype=float)
+        values = finite_floats(X, "X", holes=True).double().cpu().numpy()
         n_expected = len(self.get_feature_names_out())
         if values.ndim != 2 or values.shape[1] != n_expected:
             raise ValueError(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from halfseen.storage import require_folder
+from halfseen.archives import require_proportion
 from halfseen.table_columns import without
+from halfseen.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,16 +42,15 @@ def read_frame(
         Whether to leave the fields of a CSV or TSV file as they are: what a column is should
         not depend on the rows that are in the file.
     """
-    import pandas as pd
-
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise ValueError(f"{str(path)!r} must end in .csv, .tsv or .parquet.")
     try:
-        frame = (
-            pd.read_parquet(path) if kind == ".parquet" else _read_text(path, kind, target, as_text)
-        )
+        if kind == ".parquet":
+            frame = _read_parquet(path)
+        else:
+            frame = _read_text(path, kind, target, as_text)
     except FileNotFoundError:
         raise
     except (ValueError, OSError) as error:  # what pandas and pyarrow raise
@@ -108,25 +107,14 @@ def write_frame(path: str | os.PathLike, frame: pd.DataFrame) -> None:
     write_whole(path, write)
 
 
-def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> None:
-    """Have a file written beside its place and move it there when it is complete.
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    from pyarrow import parquet
 
-    Parameters
-    ----------
-    path : path
-    write : callable
-        Writes the file it is given; the name has the ending of `path`.
-    """
-    path = Path(path).resolve()  # a link stays a link
-    require_folder(path)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
+    if path.is_file():
+        about = parquet.read_metadata(path)
+        require_proportion(8 * about.num_rows * about.num_columns, path.stat().st_size)
+    return pd.read_parquet(path)
 
 
 def _read_text(path: Path, kind: str, target: str | None, as_text: bool) -> pd.DataFrame:

@@ -7,6 +7,7 @@ than it brings, and it takes the cores from the threads that code rows.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -34,3 +35,16 @@ def torch_on_one_thread(wanted: bool = True) -> Iterator[None]:
     finally:
         torch.set_num_threads(n_threads)
         _for_coding.reset(token)
+
+
+def _go_on_alone() -> None:
+    """Let torch use one thread in a process that was split off from another by a fork.
+
+    Other threads are not split off with it, and torch would wait for them forever.
+    """
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_go_on_alone)

@@ -20,6 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.boundary import finite_floats
+
+_MOST_POSITIONS = 2**26  # features of all patches of a sample: half a gigabyte of places
 Array = TypeVar("Array", np.ndarray, Tensor)
 
 
@@ -52,6 +55,8 @@ class Tiling(ABC):
         -------
         tiles : array or Tensor of shape (n_samples, n_tiles, n_tile_features)
         """
+        if not isinstance(X, Tensor):
+            X = np.asarray(X)
         if X.ndim < 2:
             raise ValueError(
                 f"{self} cuts samples of shape (n_samples, ...); got shape {tuple(X.shape)}."
@@ -75,7 +80,7 @@ class Tiling(ABC):
             ``merge(split(X), X.shape[1:])`` is X.
         """
         if not isinstance(tiles, Tensor):
-            return self.merge(torch.from_numpy(np.asarray(tiles)), sample_shape).numpy()
+            return self.merge(finite_floats(tiles, "tiles", holes=True), sample_shape).numpy()
         sample_shape = tuple(sample_shape)
         layout = self.layout(sample_shape)
         if tiles.ndim != 3 or tiles.shape[1:] != layout.shape:
@@ -84,6 +89,7 @@ class Tiling(ABC):
                 f"sample of shape {sample_shape}, so tiles of shape (n_samples, "
                 f"{layout.shape[0]}, {layout.shape[1]}) were expected; got {tuple(tiles.shape)}."
             )
+        tiles = tiles if tiles.is_floating_point() else tiles.double()  # means of whole numbers
         return put_together(tiles, layout.to(tiles.device), sample_shape)
 
 
@@ -111,6 +117,7 @@ class Whole(Tiling):
 
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
+        _check_sides(sample_shape)
         return torch.arange(math.prod(sample_shape))[None]
 
 
@@ -120,7 +127,8 @@ class Channels(Tiling):
 
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
-        if len(sample_shape) < 2 or 0 in sample_shape:
+        _check_sides(sample_shape)
+        if len(sample_shape) < 2:
             raise ValueError(
                 f"Channels() needs samples of shape (channels, ...), such as (3, 32, 32); got "
                 f"{sample_shape}."
@@ -156,6 +164,7 @@ class Patches(Tiling):
 
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
+        _check_sides(sample_shape)
         n_axes = len(self.size)
         if len(sample_shape) not in (n_axes, n_axes + 1):
             raise ValueError(
@@ -165,6 +174,16 @@ class Patches(Tiling):
         extents = sample_shape[-n_axes:]
         if any(size > extent for size, extent in zip(self.size, extents, strict=True)):
             raise ValueError(f"{self} does not fit into samples of shape {sample_shape}.")
+        n_tiles = math.prod(
+            math.ceil((extent - size) / stride) + 1
+            for extent, size, stride in zip(extents, self.size, self.stride, strict=True)
+        )
+        n_channels = math.prod(sample_shape[:-n_axes])
+        if n_tiles * math.prod(self.size) * n_channels > _MOST_POSITIONS:
+            raise ValueError(
+                f"{self} cuts a sample of shape {sample_shape} into {n_tiles} patches, more than "
+                f"fit into memory; use a larger stride or smaller patches."
+            )
         return _patch_layout(self.size, self.stride, tuple(sample_shape)).clone()
 
 
@@ -184,6 +203,14 @@ def _patch_layout(
     # (channels, patches of axis 1, ..., within axis 1, ...) -> (patches, channels × within)
     positions = positions.movedim(0, n_axes)
     return positions.reshape(math.prod(positions.shape[:n_axes]), -1)
+
+
+def _check_sides(sample_shape: tuple[int, ...]) -> None:
+    if not all(isinstance(side, numbers.Integral) and side >= 1 for side in sample_shape):
+        raise ValueError(
+            f"the shape of a sample must be whole numbers ≥ 1, such as (3, 32, 32); got "
+            f"{sample_shape!r}."
+        )
 
 
 def _extents(given: int | tuple[int, ...], n_axes: int, name: str) -> tuple[int, ...]:

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from halfseen.boundary import finite_floats
+from halfseen.fitting import is_whole
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -64,6 +67,7 @@ def type_one(
     sound : bool
         Whether the residual on the observed features counts too; as published it does not.
     """
+    weight, bias, X, reconstruction, observed = _checked(weight, bias, X, reconstruction, observed)
     error = X - reconstruction
     seen = error if sound else error * ~observed
     return _tightest(weight, bias, reconstruction, lambda pair: (seen @ pair.T).abs())
@@ -79,6 +83,7 @@ def type_two(
     sound: bool,
 ) -> Condition:
     """Return the paper's sufficient condition type II, see `type_one` for the parameters."""
+    weight, bias, X, reconstruction, observed = _checked(weight, bias, X, reconstruction, observed)
     hidden = ~observed
 
     def bound(pair: Tensor) -> Tensor:
@@ -112,6 +117,15 @@ def rip_based(
     sparsity : int
         K, the largest number of non-zeros of a code.
     """
+    weight, bias, X, reconstruction, observed = _checked(weight, bias, X, reconstruction, observed)
+    isometry = finite_floats(isometry, "isometry").to(X)
+    if isometry.shape != X.shape[:1]:
+        raise ValueError(
+            f"isometry must have one constant per sample, shape ({len(X)},); got shape "
+            f"{tuple(isometry.shape)}."
+        )
+    if not is_whole(sparsity):
+        raise ValueError(f"sparsity must be a whole number ≥ 1; got {sparsity!r}.")
     hidden = ~observed
     factor = (sparsity / (1 - isometry).clamp(min=0)).sqrt()[:, None]
     norms = torch.full_like(X[:, :1], 2.0)
@@ -120,7 +134,8 @@ def rip_based(
 
     def bound(pair: Tensor) -> Tensor:
         sizes = hidden.to(pair.dtype) @ pair.abs().T  # ‖w^m‖₁
-        parts = torch.where(sizes > 0, norms * sizes * factor, 0)
+        weighted = norms * sizes
+        parts = torch.where(weighted > 0, weighted * factor, 0)  # the factor may be infinite
         return parts + _observed_part(pair, X, reconstruction, observed) if sound else parts
 
     return _tightest(weight, bias, reconstruction, bound)
@@ -144,6 +159,13 @@ def multilayer(
     first, *rest = _linear_layers(network)
     if not rest:
         raise ValueError("the network has one linear layer only; use type_one.")
+    X, reconstruction, observed = _checked_samples(X, reconstruction, observed)
+    X, reconstruction = X.to(first.weight), reconstruction.to(first.weight)
+    if X[0].numel() != first.in_features:
+        raise ValueError(
+            f"the network takes {first.in_features} features; got samples of shape "
+            f"{tuple(X.shape[1:])}."
+        )
     error = (X - reconstruction).flatten(1)
     error = error if sound else error * ~observed.flatten(1)
     change = error @ first.weight.detach().T
@@ -154,6 +176,42 @@ def multilayer(
     with torch.no_grad():
         scores = network(reconstruction)
     return _tightest_of_scores(scores, last, lambda pair: size[:, None] * pair.norm(dim=1)[None, :])
+
+
+def _checked(weight, bias, X, reconstruction, observed) -> tuple[Tensor, ...]:
+    """Return a linear classifier and its samples as tensors of the dtype of X."""
+    X, reconstruction, observed = _checked_samples(X, reconstruction, observed)
+    weight, bias = (
+        finite_floats(values, name).to(X) for values, name in ((weight, "weight"), (bias, "bias"))
+    )
+    if weight.ndim != 2 or X.ndim != 2 or weight.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"weight must have the shape (n_classes, n_features), X (n_samples, n_features); got "
+            f"{tuple(weight.shape)} and {tuple(X.shape)}."
+        )
+    if bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"bias must have one number per class, shape ({len(weight)},); got shape "
+            f"{tuple(bias.shape)}."
+        )
+    return weight, bias, X, reconstruction, observed
+
+
+def _checked_samples(X, reconstruction, observed) -> tuple[Tensor, Tensor, Tensor]:
+    X, observed = finite_floats(X, "X"), torch.as_tensor(observed)
+    reconstruction = finite_floats(reconstruction, "reconstruction").to(X)
+    if X.ndim < 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have samples and features, shape (n_samples, ...); got {tuple(X.shape)}."
+        )
+    for name, values in (("reconstruction", reconstruction), ("observed", observed)):
+        if values.shape != X.shape:
+            raise ValueError(
+                f"{name} must have the shape of X, {tuple(X.shape)}; got {tuple(values.shape)}."
+            )
+    if observed.dtype != torch.bool:
+        raise ValueError(f"observed must be boolean; got {observed.dtype}.")
+    return X, reconstruction, observed.to(X.device)
 
 
 def _observed_part(pair: Tensor, X: Tensor, reconstruction: Tensor, observed: Tensor) -> Tensor:
@@ -184,6 +242,8 @@ def _tightest_of_scores(scores: Tensor, weight: Tensor, bound) -> Condition:
         other = slack.argmin(1, keepdim=True)
         margin[rows] = gap.gather(1, other)[:, 0]
         limit[rows] = bounds.gather(1, other)[:, 0]
+    if margin.isnan().any() or limit.isnan().any():
+        raise ValueError("X, reconstruction or weights are so large that scores overflow; rescale.")
     return Condition(margin, limit)
 
 

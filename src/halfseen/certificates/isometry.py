@@ -12,6 +12,9 @@ import math
 import torch
 from torch import Tensor
 
+from halfseen.boundary import finite_floats, seed_from
+from halfseen.fitting import is_whole
+
 _MOST_SUPPORTS = 2_000_000
 _AT_ONCE = 20_000
 
@@ -26,7 +29,7 @@ def isometry_by_coherence(dictionary: Tensor, sparsity: int) -> float:
     sparsity : int
         K.
     """
-    _check(dictionary, sparsity)
+    dictionary = _checked(dictionary, sparsity)
     gram = dictionary @ dictionary.T
     norms = gram.diagonal()
     between = (gram - norms.diag()).abs()
@@ -36,7 +39,7 @@ def isometry_by_coherence(dictionary: Tensor, sparsity: int) -> float:
 
 def isometry_exactly(dictionary: Tensor, sparsity: int) -> float:
     """Return δ_K by a search over all supports, of which there may be two million."""
-    _check(dictionary, sparsity)
+    dictionary = _checked(dictionary, sparsity)
     n_supports = math.comb(len(dictionary), sparsity)
     if n_supports > _MOST_SUPPORTS:
         raise ValueError(
@@ -54,8 +57,10 @@ def isometry_by_sampling(
     dictionary: Tensor, sparsity: int, *, n_supports: int = 10_000, random_state: int = 0
 ) -> float:
     """Return a lower bound of δ_K, from random supports: never use it to certify."""
-    _check(dictionary, sparsity)
-    generator = torch.Generator().manual_seed(random_state)
+    dictionary = _checked(dictionary, sparsity)
+    if not is_whole(n_supports):
+        raise ValueError(f"n_supports must be a whole number ≥ 1; got {n_supports!r}.")
+    generator = torch.Generator().manual_seed(seed_from(random_state))
     worst = 0.0
     for start in range(0, n_supports, _AT_ONCE):
         n_drawn = min(_AT_ONCE, n_supports - start)
@@ -70,8 +75,16 @@ def _of_supports(dictionary: Tensor, supports: Tensor) -> float:
     return max(1 - values[:, 0].min().item(), values[:, -1].max().item() - 1, 0.0)
 
 
-def _check(dictionary: Tensor, sparsity: int) -> None:
-    if not 1 <= sparsity <= len(dictionary):
+def _checked(dictionary: Tensor, sparsity: int) -> Tensor:
+    dictionary = finite_floats(dictionary, "dictionary")
+    if dictionary.ndim != 2:
         raise ValueError(
-            f"sparsity must be from 1 to the number of atoms, {len(dictionary)}; got {sparsity}."
+            f"dictionary must have the shape (n_atoms, n_features); got {tuple(dictionary.shape)}."
         )
+    if not is_whole(sparsity) or sparsity > len(dictionary):
+        raise ValueError(
+            f"sparsity must be from 1 to the number of atoms, {len(dictionary)}; got {sparsity!r}."
+        )
+    if not dictionary.square().sum().isfinite():
+        raise ValueError("dictionary has values whose squares are out of range; rescale it.")
+    return dictionary

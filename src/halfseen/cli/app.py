@@ -10,6 +10,7 @@ import typer
 
 from halfseen import __version__
 from halfseen.cli import comparing, experiments, models
+from halfseen.cli.output import printable
 
 app = typer.Typer(
     name="halfseen",
@@ -73,6 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    words = " ".join(str(error).split())
+    words = printable(" ".join(str(error).split()))
     expected = isinstance(error, ValueError | OSError | ModuleNotFoundError)
     return words if expected and words else f"{type(error).__name__}: {words} (see --debug)"

@@ -14,7 +14,7 @@ import typer
 from halfseen.cli.data import Data, read_labelled
 from halfseen.cli.models import Device, Json, Missing, Target, classifier_for, require_place
 from halfseen.cli.output import about, progress_bar, say, say_json, show_table
-from halfseen.table_files import write_whole
+from halfseen.whole_files import write_whole
 
 OURS = "halfseen"
 _FEW_FEATURES = 100  # that imputers of scikit-learn with a model per feature can take
@@ -86,6 +86,7 @@ def demo(
     from halfseen.report.demo import demo_page, run_demo
 
     out.parent.mkdir(parents=True, exist_ok=True)
+    require_place(out)
     if not json:
         say("Digits with a quarter, half and three quarters of their pixels hidden.\n")
     found = run_demo(lambda total: progress_bar(total, quiet=json))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import contextlib
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from halfseen.archives import DAMAGE, read_array, read_arrays, require_proportion
 from halfseen.table_files import KINDS, read_frame, split_target
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".npy")
+_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")  # Pillow's others include one that runs programs
 _MASK = ".mask"
 
 
@@ -119,22 +122,24 @@ def load_model(path: Path, device: str) -> Any:
 
 
 def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
+    wanted = ("X",) if target is None else ("X", target)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        arrays, names = read_arrays(path, (*wanted, "observed"))
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
         raise ValueError(f"{str(path)!r} is not an archive of arrays: {error}") from error
-    for name in ("X",) if target is None else ("X", target):
+    for name in wanted:
         if name not in arrays:
             raise ValueError(
                 f"{str(path)!r} has no array {name!r}; its arrays are "
-                f"{', '.join(map(repr, arrays)) or 'none'}."
+                f"{', '.join(map(repr, names)) or 'none'}."
             )
     X, y = arrays["X"], None if target is None else arrays[target]
-    if not isinstance(X, np.ndarray) or X.ndim < 2 or 0 in X.shape:
+    if X.ndim < 2 or 0 in X.shape:
         raise ValueError(
             f"the array 'X' of {str(path)!r} must have the shape (n_samples, ...), none of it 0; "
-            f"got {getattr(X, 'shape', type(X).__name__)}."
+            f"got {X.shape}."
         )
     if y is not None and y.shape != X.shape[:1]:
         raise ValueError(
@@ -163,7 +168,7 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
         if path.suffix.lower() in _PICTURES
         and not path.stem.endswith(_MASK)
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
+        and (path.is_file() or not path.exists())  # a link to nothing is told of
     )
     if not paths:
         raise ValueError(f"{str(folder)!r} has no images ({', '.join(_PICTURES)}).")
@@ -173,6 +178,11 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
             f"{str(folder)!r} has images both directly and in folders, such as "
             f"{str(paths[in_folders.index(False)])!r}; labels are the names of folders."
         )
+    masks = [mask for mask in map(_mask_of, paths) if mask.is_file()]
+    files = [path for path in (*paths, *masks) if path.suffix.lower() != ".npy"]
+    n_pixels, n_stored = sum(map(_n_pixels, files)), sum(path.stat().st_size for path in files)
+    with _reading(folder, "images"):
+        require_proportion(n_pixels, n_stored)
     images = [_read_image(path) for path in paths]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
@@ -190,25 +200,18 @@ def _read_image(path: Path) -> np.ndarray:
 
     Holes are NaN in a .npy file, transparent pixels, or black in NAME.mask.png beside it.
     """
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        if path.suffix.lower() == ".npy":
-            image = np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+    if path.suffix.lower() == ".npy":
+        with _reading(path, "an image"):
+            image = np.asarray(read_array(path), dtype=np.float32)
             if image.ndim not in (2, 3):
                 raise ValueError(f"an image has 2 or 3 axes; got {image.ndim}")
             image = image[None] if image.ndim == 2 else image
-        else:
-            with Image.open(path) as picture:
-                image = _pixels(picture)
-    except (
-        UnidentifiedImageError, Image.DecompressionBombError, ValueError, OSError, EOFError,
-        SyntaxError,
-    ) as error:  # fmt: skip
-        raise ValueError(f"{str(path)!r} cannot be read as an image: {error}") from error
-    mask = path.with_name(f"{path.stem}{_MASK}.png")
+    else:
+        with _opened(path) as picture:
+            image = _pixels(picture)
+    mask = _mask_of(path)
     if mask.is_file():
-        with Image.open(mask) as picture:
+        with _opened(mask) as picture:
             seen = np.asarray(picture.convert("L")) > 0
         if seen.shape != image.shape[1:]:
             raise ValueError(
@@ -217,6 +220,40 @@ def _read_image(path: Path) -> np.ndarray:
             )
         image = np.where(seen, image, np.float32(np.nan))
     return image
+
+
+def _mask_of(path: Path) -> Path:
+    return path.with_name(f"{path.stem}{_MASK}.png")
+
+
+def _n_pixels(path: Path) -> int:
+    """Return how many bytes a picture says to have, uncompressed."""
+    with _opened(path) as picture:
+        return picture.width * picture.height * len(picture.getbands())
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a picture; what its format says is not looked into before."""
+    from PIL import Image
+
+    with _reading(path, "an image"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # that it is very large, or damaged and read in part
+        warnings.filterwarnings("ignore", "Metadata Warning")  # more of it than there should be
+        try:
+            with Image.open(path, formats=_FORMATS) as picture:
+                yield picture
+        except (SyntaxError, Image.DecompressionBombError, Warning) as error:
+            raise ValueError(error) from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    """Name the file that cannot be read, whatever its reader found wrong."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise ValueError(f"{str(path)!r} cannot be read as {what}: {error}") from error
 
 
 def _pixels(picture) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from halfseen.cli.models import require_place
 from halfseen.cli.output import say
 from halfseen.experiments import NAMES
 
@@ -67,20 +68,28 @@ def report(
     from halfseen.report.figures import draw_all
     from halfseen.report.page import results_page
     from halfseen.report.text import results_text
-    from halfseen.table_files import write_whole
+    from halfseen.whole_files import write_whole
 
+    require_place(out)
     found = read_all(rows, NAMES)
     if not found:
         raise ValueError(f"{str(rows)!r} has no rows of an experiment ({', '.join(NAMES)}).")
-    text, beside = results_text(found), out.parent / "RESULTS.md"
-    write_whole(beside, lambda path: path.write_text(text, encoding="utf-8"))
+    beside = out.parent / "RESULTS.md"
     try:
+        text = results_text(found)
         figures = draw_all(found, out.parent / "figures")
     except ModuleNotFoundError as error:
+        write_whole(beside, lambda path: path.write_text(text, encoding="utf-8"))
         raise ValueError(
             f"{beside} is written; figures need matplotlib ({error}): "
             f"pip install 'halfseen[plots]'."
         ) from error
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{str(rows)!r} has a row that is not as reproduce writes it "
+            f"({type(error).__name__}: {error})."
+        ) from error
+    write_whole(beside, lambda path: path.write_text(text, encoding="utf-8"))
     page = results_page(text, figures)
     write_whole(out, lambda path: path.write_text(page, encoding="utf-8"))
     say(f"{out}, {beside} and {len(figures)} figures in {out.parent / 'figures'}")

@@ -11,8 +11,8 @@ import typer
 
 from halfseen.cli.data import Data, load_model, read_labelled, read_new
 from halfseen.cli.output import about, say, say_json, show_table
-from halfseen.storage import require_folder
-from halfseen.table_files import KINDS, write_frame, write_whole
+from halfseen.table_files import KINDS, write_frame
+from halfseen.whole_files import require_folder, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,8 +244,6 @@ def require_place(out: Path, *inputs: Path) -> None:
     """Refuse, before any work is done, a place that cannot be written to or is an input."""
     require_folder(out)
     place = out.resolve()
-    if place.is_dir():
-        raise ValueError(f"--out {str(out)!r} is a folder; a file was expected.")
     if any(place == given.resolve() for given in inputs):
         raise ValueError(f"--out {str(out)!r} is the input itself; choose another name.")
     if not os.access(place.parent, os.W_OK):

@@ -20,7 +20,13 @@ def about(path: Path) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a line at once."""
-    print(text, flush=True)
+    print(printable(text), flush=True)
+
+
+def printable(text: str) -> str:
+    """Return text with which names from files cannot steer a terminal; lines stay lines."""
+    shown = (letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
+    return "".join(shown)
 
 
 def say_json(record) -> None:
@@ -36,9 +42,11 @@ def show_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for place, name in enumerate(head):
-        table.add_column(Text(name), justify="right" if place else "left", overflow="fold")
+        table.add_column(
+            Text(printable(name)), justify="right" if place else "left", overflow="fold"
+        )
     for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
+        table.add_row(*(Text(printable(cell)) for cell in line))
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)  # a file or a pipe has no edge

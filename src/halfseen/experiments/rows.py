@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from halfseen import __version__
+from halfseen.fitting import is_number, is_whole
+from halfseen.whole_files import room_is_told
 
 CELL = ("dataset", "variant", "mechanism", "rate", "method", "network", "seed")
 _LIBRARIES = ("torch", "numpy", "scikit-learn")
@@ -30,7 +32,10 @@ def read(path: Path) -> list[dict]:
     if not path.exists():
         return []
     rows = []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is no text: {error}") from error
     for number, line in enumerate(lines, start=1):
         try:
             if line:
@@ -42,14 +47,26 @@ def read(path: Path) -> list[dict]:
     return rows
 
 
+def read_cells(path: Path) -> list[dict]:
+    """Return what `read` does, for a file of cells: the rows must say of which cell they are."""
+    rows = read(path)
+    for number, row in enumerate(rows, start=1):
+        wrong = _wrong_parts(row) if isinstance(row, dict) else ["all of it"]
+        if wrong:
+            raise ValueError(
+                f"row {number} of {str(path)!r} is not as reproduce writes it: {', '.join(wrong)}."
+            )
+    return rows
+
+
 def read_all(folder: Path, names: Iterable[str]) -> list[dict]:
     """Return the rows of several experiments."""
-    return [row for name in names for row in read(folder / f"{name}.jsonl")]
+    return [row for name in names for row in read_cells(folder / f"{name}.jsonl")]
 
 
 def append(path: Path, row: dict) -> None:
     """Add a row to a file; a line that a killed process left unfinished is cut off first."""
-    with path.open("a+b") as file:
+    with room_is_told(path), path.open("a+b") as file:
         with contextlib.suppress(ImportError):  # another process may be writing rows as well
             import fcntl  # not on Windows
 
@@ -64,6 +81,23 @@ def append(path: Path, row: dict) -> None:
         file.write((json.dumps(row) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _wrong_parts(row: dict) -> list[str]:
+    """Return the names of what is lacking in the row of a cell, or of another type."""
+    fits = {name: isinstance(row.get(name), str) for name in ("experiment", *CELL)}
+    fits["rate"] = _is_share(row.get("rate"))
+    fits["seed"] = is_whole(row.get("seed"), least=0)
+    fits |= {
+        name: value is None or _is_share(value)
+        for name, value in row.items()
+        if name in ("accuracy_complete", "accuracy_incomplete")
+    }
+    return [name for name, right in fits.items() if not right]
+
+
+def _is_share(value) -> bool:
+    return is_number(value) and 0 <= value <= 1
 
 
 def _is_row(line: bytes) -> bool:

@@ -11,7 +11,7 @@ from types import ModuleType
 import torch
 
 from halfseen.boundary import choose_device
-from halfseen.experiments.rows import CELL, append, key, provenance, read
+from halfseen.experiments.rows import CELL, append, key, provenance, read_cells
 
 _SHARED = ("table1", "table2")  # have cells in common
 
@@ -61,7 +61,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.jsonl"
     shared = _SHARED if name in _SHARED else (name,)
-    rows = [row for other in shared for row in read(out / f"{other}.jsonl")]
+    rows = [row for other in shared for row in read_cells(out / f"{other}.jsonl")]
     done = {key(row) for row in rows if row.get("status") == "done"}
     variants = dict(context.variants)
     cells = [{**cell, "variant": variants.get(cell["dataset"], "")} for cell in cells]

@@ -211,6 +211,12 @@ def certificate_coverage(
     random_state : int, RandomState or None
         For the holes.
     """
+    check_is_fitted(clf)
+    if not hasattr(clf, "certify"):
+        raise ValueError(
+            f"certificate_coverage() draws what certify() of a classifier says; "
+            f"{type(clf).__name__} has none."
+        )
     rates, y = sorted(rates), column_or_1d(y)
     if not rates:
         raise ValueError("rates must be shares of entries to hide, such as (0.1, 0.5); got none.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from halfseen.experiments import conditions, synthetic
 from halfseen.experiments.examples import unpacked
 from halfseen.experiments.summary import SIGNIFICANT, groups, mean_of, newest, paired_p
 from halfseen.plots.drawing import draw_accuracy, draw_heat_map, draw_rows, make_figure
+from halfseen.whole_files import write_whole
 
 _DPI = 90
 
@@ -34,14 +36,17 @@ def draw_all(rows: list[dict], folder: Path) -> dict[str, Path]:
     """Draw every figure for which there are rows; return title and path of each."""
     import matplotlib
 
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
     with matplotlib.rc_context({"backend": "agg", "font.size": 8}):
-        for title, (file, some) in planned(rows).items():
-            figure = _DRAWN.get(some[0]["experiment"], _examples)(some)
-            figure.savefig(folder / file, dpi=_DPI, metadata={"Software": None})
-            drawn[title] = folder / file
-    return drawn
+        # All are drawn before one is written: a row that cannot be drawn leaves nothing behind.
+        figures = {
+            title: (folder / file, _DRAWN.get(some[0]["experiment"], _examples)(some))
+            for title, (file, some) in planned(rows).items()
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, figure in figures.values():
+            save = functools.partial(figure.savefig, dpi=_DPI, metadata={"Software": None})
+            write_whole(path, save)
+    return {title: path for title, (path, _) in figures.items()}
 
 
 def _synthetic(rows: list[dict]):

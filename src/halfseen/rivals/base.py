@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from halfseen.boundary import check_finite, choose_device, seed_from, tensors_with_holes
+from halfseen.disk import gpu_memory_is_told, in_parts
 from halfseen.fitting import (
+    FOR_LESS_MEMORY,
     check_training_settings,
     epochs,
     is_number,
@@ -70,6 +72,7 @@ class NetworkRival(ScoringClassifier):
         """Return new samples, standardised; NaN where the network takes holes."""
         return self._standardised(values)
 
+    @gpu_memory_is_told(FOR_LESS_MEMORY)
     def fit(self, X, y) -> NetworkRival:
         """Learn from samples with holes.
 
@@ -140,14 +143,18 @@ class NetworkRival(ScoringClassifier):
         filled = filled.to(like.dtype)
         check_finite(filled, "X, standardised,", holes=False)
         observed = torch.from_numpy(~np.isnan(values))
-        parts = zip(filled.split(_SAMPLES_AT_ONCE), observed.split(_SAMPLES_AT_ONCE), strict=True)
+
+        def made(some: slice) -> torch.Tensor:
+            return module(filled[some].to(device), observed[some].to(device))
+
         with torch.no_grad():
-            scores = torch.cat([module(X.to(device), seen.to(device)) for X, seen in parts])
+            parts = in_parts(len(filled), _SAMPLES_AT_ONCE, made)
+            scores = torch.cat([part for _, part in parts])
         check_finite(scores, "the result for X", holes=False)
         return scores.double().cpu().numpy()
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:
-        given = torch.tensor(values, device=choose_device(self.device))
+        given = torch.tensor(np.ascontiguousarray(values), device=choose_device(self.device))
         return self.standardise_.to(given.device)(given).to(given.dtype).cpu().numpy()
 
 

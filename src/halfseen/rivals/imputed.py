@@ -104,6 +104,8 @@ class ImputedClassifier(NetworkRival):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        fills = all(hasattr(self.imputer, name) for name in ("fit_transform", "get_params"))
+        require(self, "imputer", self.imputer is None or fills, "a scikit-learn imputer or None")
         share = is_number(self.dropout) and 0 <= self.dropout < 1
         require(self, "dropout", share, "from 0 to below 1")
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import checked_samples, choose_device, tensors_with_holes
+from halfseen.boundary import checked_samples, choose_device, require_room, tensors_with_holes
 from halfseen.fitting import is_whole, require
 from halfseen.moments import ObservedMoments
 from halfseen.rivals.nearest import fill_from_neighbours
@@ -95,6 +95,7 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         values = self._checked(X)
         validate_data(self, X, reset=False, skip_check_array=True)
+        require_room(self.sources_, values.dtype)
         return self._fill(values)
 
     def __sklearn_tags__(self):
@@ -189,12 +190,15 @@ class ClassKNNImputer(ClasswiseImputer):
 
     def _fill_from(self, values: np.ndarray, sources: np.ndarray) -> np.ndarray:
         device = choose_device(self.device)
+        given = values.astype(np.result_type(values, sources), copy=False)
         # Distances lose no digits to a common offset, and what is not found is a mean.
-        centre = _means(sources).astype(values.dtype)
-        X, observed = tensors_with_holes(values - centre, device=device)
+        centre = _means(sources).astype(given.dtype)
+        X, observed = tensors_with_holes(given - centre, device=device)
         donors = tensors_with_holes(sources - centre, device=device)
-        means = fill_from_neighbours(X, observed, *donors, self.n_neighbors)
-        return np.where(np.isnan(values), means.cpu().numpy() + centre, values)
+        n_neighbors = min(self.n_neighbors, len(sources))
+        means = fill_from_neighbours(X, observed, *donors, n_neighbors)
+        filled = np.where(np.isnan(given), means.cpu().numpy() + centre, given)
+        return filled.astype(values.dtype, copy=False)
 
     def _sources(self, values: np.ndarray) -> np.ndarray:
         return values

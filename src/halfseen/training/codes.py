@@ -44,13 +44,18 @@ def unpack(state: dict[str, Tensor], codes: Tensor | DiskRows, first: int) -> No
     """Write codes from the form that `packed` gave them; sample 0 of `codes` is row `first`."""
     nonzero = state["nonzero"].numpy()
     n_entries = math.prod(codes.shape[1:])
+    if nonzero.shape[1:] != (math.ceil(n_entries / 8),) or len(nonzero) < first + len(codes):
+        raise ValueError(f"codes of {nonzero.shape[1:]} bytes for {n_entries} entries")
     at = int(_BITS[nonzero[:first]].sum())
     for some in _parts(codes):
         bits = nonzero[first + some.start : first + min(some.stop, len(codes))]
         there = torch.from_numpy(np.unpackbits(bits, axis=1, count=n_entries).astype(bool))
         part = torch.zeros(there.shape, dtype=codes.dtype)
         n_values = int(there.sum())
-        part[there] = state["values"][at : at + n_values].to(codes.dtype)
+        values = state["values"][at : at + n_values]
+        if values.shape != (n_values,) or values.dtype != codes.dtype:
+            raise ValueError("codes that do not fit their places")
+        part[there] = values
         codes[some] = part.reshape(-1, *codes.shape[1:]).to(codes.device)
         at += n_values
 

@@ -18,6 +18,7 @@ from halfseen.coding import MaskedLasso
 from halfseen.disk import DiskRows
 from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
+from halfseen.storage import require_like
 from halfseen.training.codes import packed, unpack
 from halfseen.training.completing import CodingTrainer, adam_with_atoms, outcome
 from halfseen.training.samples import Samples
@@ -81,7 +82,10 @@ class Joint(CodingTrainer):
         """Go back to a state that `state` returned."""
         super().load_state(state)
         unpack(state["codes"], self.codes, self.first_row)
-        self.shrink.copy_(state["shrink"][self.first_row :][: len(self.samples)])
+        shrink = state["shrink"][self.first_row :][: len(self.samples)]
+        given = {"shrink": shrink, "vector": state["vector"]}
+        require_like(given, {"shrink": self.shrink, "vector": self._vector})
+        self.shrink.copy_(shrink)
         self._vector.copy_(state["vector"])
 
     @torch.no_grad()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from halfseen import storage
 from halfseen.disk import slices
+from halfseen.fitting import is_whole
 from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.trainer import Trainer, evaluating, finished
 
@@ -48,7 +50,12 @@ class Checkpoint:
 
 def saved_seed(path: str | os.PathLike) -> int:
     """Return the seed of the training that a checkpoint is of."""
-    return storage.read(path, "checkpoint")["seed"]
+    tree = storage.read(path, "checkpoint")
+    with _whole_training(path):
+        seed = tree["seed"]
+        if not is_whole(seed, least=0) or seed >= 2**32:
+            raise ValueError(f"its seed is {seed!r}")
+        return seed
 
 
 def run(trainer: Trainer, **options) -> list[dict]:
@@ -118,6 +125,7 @@ def run_by_steps(
     if best is not None:
         for name, module in trainer.modules.items():
             module.load_state_dict(best[name])
+    _check_weights(trainer, len(history))
     return history
 
 
@@ -159,6 +167,16 @@ def _check_finite(record: dict) -> None:
             )
 
 
+def _check_weights(trainer: Trainer, n_epochs: int) -> None:
+    """Refuse a result that the last steps have spoilt: records are of before each step."""
+    weights = [weight for module in trainer.modules.values() for weight in module.parameters()]
+    if not all(bool(weight.isfinite().all()) for weight in weights):
+        raise ValueError(
+            f"training ended after epoch {n_epochs} with weights that are not finite. What may "
+            f"help: {_ADVICE['J0']}."
+        )
+
+
 def _copied(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
@@ -189,13 +207,44 @@ def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
             f"it must be on a disk that all processes can read."
         )
     tree = storage.read(checkpoint.path, "checkpoint")
-    if tree["fingerprint"] != checkpoint.fingerprint:
+    if tree.get("fingerprint") != checkpoint.fingerprint:
         raise ValueError(
             f"the checkpoint {str(checkpoint.path)!r} is of a training with other data, settings "
             f"or device; remove it or pass another path."
         )
-    trainer.load_state(tree["trainer"])
-    torch.set_rng_state(tree["torch_random"])
-    if "cuda_random" in tree:
-        torch.cuda.set_rng_state(tree["cuda_random"], trainer.device)
+    with _whole_training(checkpoint.path):
+        check_history(tree["history"])
+        for saved in (tree["trainer"], *([] if tree["best"] is None else [tree["best"]])):
+            for name, module in trainer.modules.items():
+                storage.require_like(saved[name], module.state_dict())
+        trainer.load_state(tree["trainer"])
+        torch.set_rng_state(tree["torch_random"])
+        if "cuda_random" in tree:
+            torch.cuda.set_rng_state(tree["cuda_random"], trainer.device)
     return tree
+
+
+def check_history(history: list[dict]) -> None:
+    """Refuse records from a file that no training has made."""
+    listed = isinstance(history, list) and history
+    if not listed or any(record.keys() != history[0].keys() for record in history):
+        raise ValueError("its records of training are not whole")
+    if "accuracy" not in history[0] or not all(
+        isinstance(value, int | float) for record in history for value in record.values()
+    ):
+        raise ValueError("its records of training are not numbers")
+
+
+@contextlib.contextmanager
+def _whole_training(path: str | os.PathLike) -> Iterator[None]:
+    """Say which file it is that a training cannot go on from."""
+    try:
+        yield
+    except (
+        LookupError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError,
+    ) as error:  # fmt: skip
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{str(path)!r} is damaged: it does not hold a whole training "
+            f"({storage.one_line(reason)}); remove it to begin anew."
+        ) from error

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from halfseen.disk import DiskRows, slices
+from halfseen.fitting import is_number, is_whole
 from halfseen.objective import (
     classification_loss,
     reconstruction_loss,
@@ -64,6 +65,13 @@ class Published:
 
     def test_solver(self, n_features: int, batch_size: int, n_epochs: int, lambda_l1: float):
         """Return Algorithm 2 as a solver: `n_epochs` steps from a random start."""
+        if not (is_whole(n_features) and is_whole(batch_size) and is_whole(n_epochs, least=0)):
+            raise ValueError(
+                f"n_features, batch_size and n_epochs must be whole numbers; got {n_features!r}, "
+                f"{batch_size!r} and {n_epochs!r}."
+            )
+        if not is_number(lambda_l1) or lambda_l1 <= 0:
+            raise ValueError(f"lambda_l1 must be positive; got {lambda_l1!r}.")
         shrinkage = self.test_code_rate * lambda_l1 / (n_features * batch_size)
         return SubGradient(shrinkage=shrinkage, n_steps=n_epochs)
 

@@ -118,8 +118,11 @@ class StoredSamples:
         if device.type == "cpu" or not fits(n_entries * (dtype.itemsize + 1), device):
             return self
         shape = (len(self), *self.sample_shape)
-        X = torch.empty(shape, dtype=dtype, device=device)
-        observed = torch.empty(shape, dtype=torch.bool, device=device)
+        try:
+            X = torch.empty(shape, dtype=dtype, device=device)
+            observed = torch.empty(shape, dtype=torch.bool, device=device)
+        except torch.cuda.OutOfMemoryError:  # it is shared, or may not give all that it has
+            return self
         for some in slices(len(self), 2**24 // math.prod(self.sample_shape)):
             part = self.rows(some)
             X[some], observed[some] = part.X, part.observed

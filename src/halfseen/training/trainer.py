@@ -272,9 +272,25 @@ class Trainer(ABC):
             module.load_state_dict(state[name])
         optimiser = self.optimiser.state_dict()
         optimiser["state"] = {int(key): value for key, value in state["optimiser"].items()}
+        self._check_kept(optimiser["state"])
         self.optimiser.load_state_dict(optimiser)
         self.generator.set_state(state["generator"])
-        self.n_steps = state["n_steps"]
+        self.n_steps = int(state["n_steps"])
+
+    def _check_kept(self, state: dict[int, dict]) -> None:
+        """Refuse what an optimiser of other weights keeps; torch would not say so."""
+        weights = [weight for group in self.optimiser.param_groups for weight in group["params"]]
+        adam = isinstance(self.optimiser, torch.optim.AdamW)
+        for place, kept in state.items():
+            like = weights[place]
+            right = not adam or kept.keys() == {"step", "exp_avg", "exp_avg_sq"}
+            for name, tensor in kept.items():
+                shape = () if name == "step" else like.shape
+                right = right and tensor.shape == shape and tensor.is_floating_point()
+                least = 0.0 if name in ("step", "exp_avg_sq") else -math.inf
+                right = right and bool((tensor.isfinite() & (tensor >= least)).all())
+            if not right:
+                raise ValueError("what the optimiser keeps does not fit the weights")
 
 
 def finished(work: Generator[None, None, T]) -> T:

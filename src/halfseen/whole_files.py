@@ -1,0 +1,101 @@
+"""Files that are written whole or not at all, and what to say when a disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> None:
+    """Have a file written beside its place and move it there when it is complete on the disk.
+
+    Parameters
+    ----------
+    path : path
+    write : callable
+        Writes the file it is given; the name has the ending of `path`.
+    """
+    path = _linked(path)  # a link stays a link
+    require_folder(path)
+    _remove_abandoned(path)
+    with room_is_told(path), _new_beside(path) as temporary:
+        try:
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def room_is_told(path: Path) -> Iterator[None]:
+    """Say which file it was that a disk had no room for."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        raise OSError(
+            error.errno,
+            f"{str(path)!r} could not be written: {os.strerror(error.errno)}. What was there "
+            f"before is unchanged; make room, or choose a place on another disk",
+        ) from error
+
+
+@contextlib.contextmanager
+def _new_beside(path: Path) -> Iterator[Path]:
+    """Yield the name of a new file; it is locked, which says that somebody is writing it."""
+    while True:
+        temporary = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
+        with temporary.open("xb") as file:
+            try:
+                _lock(file)
+            except (ImportError, OSError):
+                break  # there are no locks here, and so nothing is taken for abandoned
+            if os.fstat(file.fileno()).st_nlink:  # nobody was faster
+                yield temporary
+                return
+    yield temporary
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what processes that were killed left beside a file: nobody holds its lock."""
+    for left in list(path.parent.glob(f".{'[0-9a-f]' * 16}.{glob.escape(path.name)}")):
+        with contextlib.suppress(ImportError, OSError), left.open("rb+") as file:
+            _lock(file, wait=False)
+            left.unlink()
+
+
+def _lock(file, wait: bool = True) -> None:
+    import fcntl  # not on Windows
+
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def _linked(path: str | os.PathLike) -> Path:
+    """Return where a path leads to, through all links."""
+    try:
+        return Path(path).resolve()
+    except RuntimeError as error:  # what Python says of links in a circle, up to 3.12
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+
+
+def require_folder(path: str | os.PathLike) -> None:
+    """Refuse a path to write to whose folder is not there, or that is a folder itself."""
+    folder = _linked(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(folder)!r}; make it first.")
+    refuse_folder(path)
+
+
+def refuse_folder(path: str | os.PathLike) -> None:
+    """Refuse a folder in the place of a file."""
+    if Path(path).is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; a file was expected.")

@@ -1,0 +1,222 @@
+"""The paper's conditions against loops over samples and classes, in numpy."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from halfseen.certificates import (
+    isometry_by_coherence,
+    isometry_by_sampling,
+    isometry_exactly,
+    multilayer,
+    rip_based,
+    type_one,
+    type_two,
+)
+
+N_SAMPLES, N_FEATURES, N_CLASSES = 12, 7, 4
+
+
+@pytest.fixture
+def problem():
+    """Return weight, bias, X, reconstruction, observed: samples with 0 to all entries missing."""
+    random = np.random.default_rng(0)
+    observed = random.random((N_SAMPLES, N_FEATURES)) < 0.6
+    observed[0], observed[1] = True, False
+    X = random.standard_normal((N_SAMPLES, N_FEATURES))
+    return (
+        random.standard_normal((N_CLASSES, N_FEATURES)),
+        random.standard_normal(N_CLASSES),
+        X,
+        X + 0.3 * random.standard_normal(X.shape),
+        observed,
+    )
+
+
+def tightest(scores, bound_of):
+    """Return margin and bound of each sample for the class that comes nearest."""
+    margins, bounds = [], []
+    for sample, row in enumerate(scores):
+        best = row.argmax()
+        pairs = [
+            (row[best] - row[other], bound_of(sample, best, other))
+            for other in range(len(row))
+            if other != best
+        ]
+        margin, bound = min(pairs, key=lambda pair: pair[0] - pair[1])
+        margins.append(margin)
+        bounds.append(bound)
+    return margins, bounds
+
+
+def assert_is(condition, margins, bounds):
+    np.testing.assert_allclose(condition.margin, margins)
+    np.testing.assert_allclose(condition.bound, bounds)
+    assert condition.holds.tolist() == (np.array(margins) > np.array(bounds)).tolist()
+
+
+@pytest.mark.parametrize("sound", [False, True])
+@pytest.mark.parametrize("isometry", [0.0, 0.3, 1.0])
+def test_linear_conditions(problem, sound, isometry):
+    weight, bias, X, reconstruction, observed = problem
+    tensors = [torch.from_numpy(part) for part in problem]
+    scores = reconstruction @ weight.T + bias
+
+    def of_features(sample, best, other):
+        pair, seen = weight[best] - weight[other], observed[sample]
+        error = X[sample] - reconstruction[sample]
+        return pair, ~seen, abs(pair[seen] @ error[seen]) if sound else 0.0
+
+    def one(sample, *classes):
+        pair, hidden, _ = of_features(sample, *classes)
+        error = X[sample] - reconstruction[sample]
+        return abs(pair @ error) if sound else abs(pair[hidden] @ error[hidden])
+
+    def two(sample, *classes):
+        pair, hidden, seen_part = of_features(sample, *classes)
+        parts = (abs(pair[hidden] @ part[sample][hidden]) for part in (X, reconstruction))
+        return sum(parts) + seen_part
+
+    def rip(sample, *classes):
+        pair, hidden, seen_part = of_features(sample, *classes)
+        norms = 2.0
+        if sound:
+            norms = sum(np.linalg.norm(part[sample][hidden]) for part in (X, reconstruction))
+        if not hidden.any():
+            return seen_part
+        factor = np.sqrt(3 / (1 - isometry)) if isometry < 1 else np.inf
+        return norms * abs(pair[hidden]).sum() * factor + seen_part
+
+    assert_is(type_one(*tensors, sound=sound), *tightest(scores, one))
+    assert_is(type_two(*tensors, sound=sound), *tightest(scores, two))
+    constants = torch.full((N_SAMPLES,), isometry)
+    if isometry < 1:
+        assert_is(rip_based(*tensors, constants, 3, sound=sound), *tightest(scores, rip))
+    else:
+        found = rip_based(*tensors, constants, 3, sound=sound).bound
+        assert found.isinf().tolist() == (~observed.all(1)).tolist()
+
+
+@pytest.mark.parametrize("sound", [False, True])
+def test_the_condition_for_perceptrons(problem, sound):
+    _, _, X, reconstruction, observed = problem
+    sizes = [N_FEATURES, 6, 5, 5, N_CLASSES]  # more than one layer between first and last
+    torch.manual_seed(0)
+    linear = [nn.Linear(*pair, dtype=torch.float64) for pair in itertools.pairwise(sizes)]
+    network = nn.Sequential(*[part for layer in linear for part in (layer, nn.ReLU())][:-1])
+    first, *between, last = (layer.weight.detach().numpy() for layer in linear)
+    with torch.no_grad():
+        scores = network(torch.from_numpy(reconstruction)).numpy()
+    norms = np.prod([np.linalg.norm(layer, 2) for layer in between])
+
+    def bound(sample, best, other):
+        error = X[sample] - reconstruction[sample]
+        change = first @ (error if sound else np.where(observed[sample], 0, error))
+        size = np.linalg.norm(change) if sound else abs(change).max()
+        return size * norms * np.linalg.norm(last[best] - last[other])
+
+    given = (torch.from_numpy(part) for part in (X, reconstruction, observed))
+    assert_is(multilayer(network, *given, sound=sound), *tightest(scores, bound))
+
+
+def test_arrays_of_another_precision_are_taken(problem):
+    expected = type_two(*problem, sound=True)
+    weight, bias, X, reconstruction, observed = problem
+    found = type_two(
+        weight.astype(np.float32), bias.astype(np.float32), X, reconstruction.tolist(),
+        observed, sound=True,
+    )  # fmt: skip
+    torch.testing.assert_close(found.bound, expected.bound, atol=1e-5, rtol=1e-5)
+    assert found.bound.dtype == torch.float64
+
+
+@pytest.mark.parametrize("scale", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("sparsity", [1, 2, 5])
+def test_isometry_constants_by_eigenvalues(scale, sparsity):
+    """Short atoms make the smallest eigenvalue decide, long ones the largest."""
+    dictionary = np.random.default_rng(1).standard_normal((5, 8))
+    dictionary *= scale / np.linalg.norm(dictionary, axis=1, keepdims=True)
+    values = [
+        np.linalg.eigvalsh(dictionary[list(some)] @ dictionary[list(some)].T)
+        for some in itertools.combinations(range(5), sparsity)
+    ]
+    expected = max(max(1 - value[0], value[-1] - 1, 0) for value in values)
+    exact = isometry_exactly(dictionary, sparsity)
+    assert exact == pytest.approx(expected)
+    sampled = [isometry_by_sampling(dictionary, sparsity, random_state=seed) for seed in (0, 0, 1)]
+    assert sampled == pytest.approx([exact] * 3)  # so many draws find every support
+    assert isometry_by_coherence(dictionary, sparsity) >= exact - 1e-12
+    few = [isometry_by_sampling(dictionary, sparsity, n_supports=1, random_state=s) for s in (3, 3)]
+    assert few[0] == few[1] <= exact + 1e-12
+
+
+def test_the_coherence_bound_by_hand():
+    """Discs around norms of the atoms: rows of the Gram matrix, the largest entries of each."""
+    dictionary = np.random.default_rng(2).standard_normal((6, 9)) / 3
+    gram = dictionary @ dictionary.T
+    worst = 0.0
+    for row in range(6):
+        others = sorted(abs(np.delete(gram[row], row)))[::-1]
+        worst = max(worst, abs(gram[row, row] - 1) + sum(others[:2]))
+    assert isometry_by_coherence(dictionary, 3) == pytest.approx(worst)
+
+
+def refused(text):
+    return pytest.raises(ValueError, match=f"^{re.escape(text)}")
+
+
+def test_errors_say_what_came(problem):
+    weight, bias, X, reconstruction, observed = problem
+    with refused("weight must have the shape (n_classes, n_features), X (n_samples, n_features); "
+                 "got (4, 6) and (12, 7)."):  # fmt: skip
+        type_one(weight[:, :6], bias, X, reconstruction, observed, sound=True)
+    with refused("bias must have one number per class, shape (4,); got shape (3,)."):
+        type_one(weight, bias[:3], X, reconstruction, observed, sound=True)
+    with refused("reconstruction must have the shape of X, (12, 7); got (11, 7)."):
+        type_one(weight, bias, X, reconstruction[1:], observed, sound=True)
+    with refused("observed must have the shape of X, (12, 7); got (12, 6)."):
+        type_one(weight, bias, X, reconstruction, observed[:, 1:], sound=True)
+    with refused("observed must be boolean; got torch.int64."):
+        type_one(weight, bias, X, reconstruction, observed.astype(int), sound=True)
+    with refused("X must have samples and features, shape (n_samples, ...); got (12,)."):
+        type_one(weight, bias, X[:, 0], reconstruction[:, 0], observed[:, 0], sound=True)
+    with refused("isometry must have one constant per sample, shape (12,); got shape (3,)."):
+        rip_based(*problem, np.zeros(3), 2, sound=True)
+    with refused("sparsity must be a whole number ≥ 1; got 0."):
+        rip_based(*problem, np.zeros(N_SAMPLES), 0, sound=True)
+    with refused("X, reconstruction or weights are so large that scores overflow; rescale."):
+        type_one(weight * 1e300, bias, X * 1e300, reconstruction * 1e300, observed, sound=True)
+    with refused("a condition needs two classes or more."):
+        type_one(weight[:1], bias[:1], X, reconstruction, observed, sound=True)
+    for name in ("weight", "bias", "X", "reconstruction"):
+        parts = dict(zip(("weight", "bias", "X", "reconstruction"), problem, strict=False))
+        parts[name] = np.full_like(parts[name], np.nan)
+        with pytest.raises(ValueError, match=f"^{name} "):
+            type_one(**parts, observed=observed, sound=True)
+
+
+def test_errors_of_perceptrons_and_dictionaries(problem):
+    _, _, X, reconstruction, observed = problem
+    narrow = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
+    with refused("the network takes 5 features; got samples of shape (7,)."):
+        multilayer(narrow, X, reconstruction, observed, sound=True)
+    with refused("the network has one linear layer only; use type_one."):
+        multilayer(nn.Sequential(nn.Linear(7, 2)), X, reconstruction, observed, sound=True)
+    curved = nn.Sequential(nn.Linear(7, 4), nn.Tanh(), nn.Linear(4, 2))
+    with pytest.raises(ValueError, match=r"got Linear, Tanh, Linear\.$"):
+        multilayer(curved, X, reconstruction, observed, sound=True)
+    with refused("dictionary must have the shape (n_atoms, n_features); got (3,)."):
+        isometry_exactly(np.ones(3), 1)
+    with refused("dictionary has values whose squares are out of range; rescale it."):
+        isometry_exactly(np.full((3, 4), 1e200), 1)
+    with refused("sparsity must be from 1 to the number of atoms, 3; got 4."):
+        isometry_exactly(np.eye(3), 4)
+    with refused("n_supports must be a whole number ≥ 1; got 0."):
+        isometry_by_sampling(np.eye(3), 2, n_supports=0)
+    with pytest.raises(ValueError, match="^dictionary "):
+        isometry_exactly(np.full((3, 3), np.nan), 1)
+    assert isometry_exactly(np.eye(3), 3) == 0.0
