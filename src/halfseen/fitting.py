@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -55,8 +54,13 @@ def require(settings, name: str, ok: bool, expected: str) -> None:
 
 def is_number(value) -> bool:
     """Say whether a value is a finite real number."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and abs(value) <= sys.float_info.max  # also of a whole number of any length
+    value = value.item() if isinstance(value, np.generic) else value  # a float32 has less room
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def is_whole(value, least: int = 1) -> bool:

@@ -12,13 +12,9 @@ multiplying by it and scales J2 otherwise, so values of λ do not carry over.
 
 from __future__ import annotations
 
-import sys
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-_LARGEST = sys.float_info.max
 
 
 def classification_loss(scores: Tensor, labels: Tensor) -> Tensor:
@@ -89,7 +85,7 @@ def lasso_alpha(
     dtype : torch.dtype
         Of the result.
     """
-    if not (0 < lambda_rec <= _LARGEST and 0 < lambda_l1 <= _LARGEST):
+    if not (lambda_rec > 0 and lambda_l1 > 0):
         raise ValueError(
             f"lambda_rec and lambda_l1 must be positive; got {lambda_rec!r} and {lambda_l1!r}."
         )
