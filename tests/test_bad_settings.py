@@ -147,15 +147,15 @@ def test_questions(tried, request):
 
 
 def layer(
-    tiling, n_atoms, sample_shape, lambda_rec=1.0, lambda_l1=None, output="completed",
-    n_gradient_steps=2, positive=False, tol=1e-4, solver="auto",
+    tiling, n_atoms, sample_shape, lambda_rec=1.0, lambda_l1=None, rec_scaling="share",
+    output="completed", n_gradient_steps=2, positive=False, tol=1e-4, solver="auto",
 ):  # fmt: skip
     """Make a layer and call it; like all of torch it draws its weights from the global state."""
     with torch.random.fork_rng([]):
         made = SparseCompletion(
             tiling, n_atoms, sample_shape, lambda_rec=lambda_rec, lambda_l1=lambda_l1,
-            output=output, n_gradient_steps=n_gradient_steps, positive=positive, tol=tol,
-            solver=solver,
+            rec_scaling=rec_scaling, output=output, n_gradient_steps=n_gradient_steps,
+            positive=positive, tol=tol, solver=solver,
         )  # fmt: skip
         found = made(torch.ones(2, *made.sample_shape))
     assert is_finite(found)

@@ -362,6 +362,7 @@ def test_a_loss_that_explodes_names_epoch_and_term(iris):
         ({"n_atoms": 0}, "n_atoms must be"),
         ({"lambda_rec": 0.0}, "lambda_rec must be"),
         ({"lambda_l1": -1.0}, "lambda_l1 must be"),
+        ({"rec_scaling": "mean"}, "rec_scaling must be"),
         ({"training": "supervised"}, "training must be"),
         ({"label_weight": -0.1}, "label_weight must be"),
         ({"network_input": "imputed"}, "network_input must be"),

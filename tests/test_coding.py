@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 from halfseen import sparse_encode
-from halfseen.coding import MaskedLasso, make_solver
+from halfseen.coding import MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.solvers.coordinate_descent import CoordinateDescent
 from halfseen.solvers.fista import Fista
 
@@ -128,6 +128,40 @@ def test_the_gap_bounds_the_distance_to_the_minimum(masked_rows, solver):
             assert (excess >= -1e-12).all()
 
 
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_gap_is_that_of_the_best_multiple_of_the_residual(masked_rows, positive):
+    """Among all multiples from 0 to the largest that is feasible, by trying them."""
+    X, dictionary = masked_rows(n_rows=12)
+    random = np.random.default_rng(0)
+    sizes = np.geomspace(1e-3, 3, len(X))[:, None]  # from near zero to far beyond the minimum
+    codes = sizes * random.standard_normal((len(X), len(dictionary)))
+    codes = abs(codes) if positive else codes
+    codes[0] = 0
+    problem = problem_of(X, dictionary, 0.3, positive)
+    found = problem.relative_gap(torch.from_numpy(codes)).numpy()
+    for x, code, gap in zip(X, codes, found, strict=True):
+        seen = ~np.isnan(x)
+        residual = x[seen] - code @ dictionary[:, seen]
+        correlation = dictionary[:, seen] @ residual
+        top = (correlation if positive else abs(correlation)).max()
+        multiples = np.linspace(0, 0.3 / top, 100_001)[:, None]
+        dual = (x[seen] @ x[seen] - ((x[seen] - multiples * residual) ** 2).sum(1)).max() / 2
+        primal = residual @ residual / 2 + 0.3 * abs(code).sum()
+        assert gap == pytest.approx((primal - dual) / (x[seen] @ x[seen] / 2), rel=1e-6)
+
+
+def test_problems_go_to_another_precision_or_device(masked_rows):
+    problem = problem_of(*masked_rows(n_rows=3), 0.1, positive=True)
+    narrow, elsewhere = problem.to(torch.float32), problem.to(torch.device("meta"))
+    assert narrow.observed is problem.observed
+    assert narrow.positive
+    assert elsewhere.positive
+    assert elsewhere.observed.device.type == "meta"
+    for name in ("X", "dictionary", "alpha"):
+        torch.testing.assert_close(getattr(narrow, name), getattr(problem, name).float())
+        assert getattr(elsewhere, name).device.type == "meta"
+
+
 @pytest.mark.parametrize("solver", EXACT)
 def test_alpha_may_differ_from_row_to_row(masked_rows, solver):
     X, dictionary = masked_rows(n_rows=6)
@@ -196,9 +230,12 @@ def test_kinds_and_dtypes_come_back_as_they_went_in(masked_rows):
     for dtype in (np.float32, np.float64):
         codes, gap = sparse_encode(X.astype(dtype), dictionary, 0.1, return_gap=True, device="cpu")
         assert codes.dtype == gap.dtype == dtype
-        tensor = sparse_encode(torch.from_numpy(X.astype(dtype)), dictionary, 0.1)
-        assert isinstance(tensor, torch.Tensor)
-        np.testing.assert_array_equal(tensor.numpy(), codes)
+        tensors = sparse_encode(
+            torch.from_numpy(X.astype(dtype)), dictionary, 0.1, return_gap=True
+        )
+        for tensor, expected in zip(tensors, (codes, gap), strict=True):
+            assert isinstance(tensor, torch.Tensor)
+            np.testing.assert_array_equal(tensor.numpy(), expected)
     reference = sparse_encode(X, dictionary, 0.1)
     narrow = sparse_encode(X.astype(np.float32), dictionary, 0.1, tol=1e-6)
     np.testing.assert_allclose(narrow, sparse_encode(X, dictionary, 0.1, tol=1e-6), atol=1e-4)
@@ -244,6 +281,36 @@ def test_one_warning_says_how_many_rows_missed_tol_and_how_far(masked_rows, solv
         sparse_encode(X, dictionary, 1e-3, solver=solver, max_iter=1, tol=1e-8)
     assert len(log) == 1
     assert log[0].filename == __file__
+
+
+def test_the_warning_word_by_word():
+    gap = torch.tensor([0.5, 0.125, 0.25, torch.nan])
+    with pytest.warns(ConvergenceWarning) as log:
+        warn_if_unfinished(gap[:3], 0.125, "Do more", stacklevel=1)
+    assert str(log[0].message) == (
+        "2 of 3 rows ended above tol=0.125; the largest relative duality gap is 0.5. Do more."
+    )
+    with pytest.warns(ConvergenceWarning, match="^1 of 4 rows"):
+        warn_if_unfinished(gap, 0.5, "Do more", stacklevel=1)
+    warn_if_unfinished(gap[:3], 0.5, "Do more", stacklevel=1)  # warnings are errors here
+    with pytest.warns(ConvergenceWarning, match=r"\. Raise max_iter, tol or alpha\.$"):
+        sparse_encode([[1.0, 2.0]], [[1.0, 1.0], [1.0, 1.1]], 0.1, solver="fista", max_iter=1)
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_starts_may_be_zero_small_and_of_another_precision(solver):
+    X, dictionary = np.float32([[1.0, -2.0, 0.5]]), np.eye(3)
+    for start in ([[0.0, 0.0, 0.0]], [[0.5, 0.0, 0.25]], np.float64([[2.0, 1.0, 1.0]])):
+        codes = sparse_encode(
+            X, dictionary, 0.25, init=start, positive=True, solver=solver, tol=1e-6
+        )
+        assert codes.dtype == np.float32
+        np.testing.assert_allclose(codes, [[0.75, 0, 0.25]], atol=1e-3)
+
+
+def test_a_tolerance_of_zero_is_a_tolerance():
+    codes = sparse_encode([[1.0, -2.0]], np.eye(2), 0.25, tol=0, solver="cd")
+    np.testing.assert_array_equal(codes, [[0.75, -1.75]])
 
 
 def test_without_numba_auto_takes_fista(monkeypatch):
@@ -352,13 +419,15 @@ ATOMS = np.eye(3)
         ((np.empty((3, 0)), ATOMS, 0.1), r"rows and columns.*\(3, 0\)"),
         (([1.0, 2.0, 3.0], ATOMS, 0.1), r"rows and columns.*\(3,\)"),
         ((GOOD, np.eye(4), 0.1), r"\(n_atoms, 3\); got shape \(4, 4\)"),
+        ((GOOD, np.empty((0, 3)), 0.1), r"\(n_atoms, 3\); got shape \(0, 3\)"),
+        ((GOOD, ATOMS[:, :, None], 0.1), r"\(n_atoms, 3\); got shape \(3, 3, 1\)"),
         ((GOOD, [[1, 0, 0], [0, 0, 0]], 0.1), "1 zero atom.*row 1"),
         ((GOOD, [[1, np.nan, 0]], 0.1), "dictionary contains nan.*finite"),
         ((GOOD, ATOMS, -0.1), "alpha must be positive; got -0.1"),
         ((GOOD, ATOMS, 0), "alpha must be positive; got 0"),
         ((GOOD, ATOMS, np.nan), "alpha contains nan"),
         ((GOOD, ATOMS, [0.1, 0.2]), r"one per row, shape \(1,\); got shape \(2,\)"),
-        ((np.float32([[1e30, 0, 0]]), ATOMS, 0.1), "X has.*1e\\+30.*of float32.*pass float64"),
+        ((np.float32([[1e30, 0, 0]]), ATOMS, 0.1), "^X has.*1e\\+30.*of float32.*pass float64"),
         (([[1e200, 0, 0]], ATOMS, 0.1), "X has.*1e\\+200.*of float64; rescale it\\.$"),
         (([[1e-200, 0, 0]], ATOMS, 0.1), "X has.*1e-200.*of float64; rescale it\\.$"),
         ((GOOD, ATOMS * 1e200, 0.1), "dictionary has.*of float64"),
@@ -386,7 +455,10 @@ def test_bad_data_get_an_error_that_says_what_to_do(arguments, message):
         ({"device": "meta"}, "device='meta' cannot be used"),
         ({"init": np.zeros((2, 3))}, r"\(1, 3\); got \(2, 3\)"),
         ({"init": [[0, np.nan, 0]]}, "init contains nan"),
-        ({"init": [[0, -1, 0]], "positive": True}, "negative codes"),
+        (
+            {"init": [[0, -1, 0]], "positive": True},
+            "^init has negative codes, but positive=True; clip it at zero\\.$",
+        ),
         ({"device": "abacus"}, "device='abacus' cannot be used"),
     ],
 )

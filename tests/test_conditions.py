@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from halfseen.certificates import (
+    isometry,
     isometry_by_coherence,
     isometry_by_sampling,
     isometry_exactly,
@@ -60,8 +61,10 @@ def assert_is(condition, margins, bounds):
 
 
 @pytest.mark.parametrize("sound", [False, True])
-@pytest.mark.parametrize("isometry", [0.0, 0.3, 1.0])
-def test_linear_conditions(problem, sound, isometry):
+@pytest.mark.parametrize("constant", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_linear_conditions(problem, sound, constant, scale):
+    problem = (scale * problem[0], *problem[1:])
     weight, bias, X, reconstruction, observed = problem
     tensors = [torch.from_numpy(part) for part in problem]
     scores = reconstruction @ weight.T + bias
@@ -88,13 +91,13 @@ def test_linear_conditions(problem, sound, isometry):
             norms = sum(np.linalg.norm(part[sample][hidden]) for part in (X, reconstruction))
         if not hidden.any():
             return seen_part
-        factor = np.sqrt(3 / (1 - isometry)) if isometry < 1 else np.inf
+        factor = np.sqrt(3 / (1 - constant)) if constant < 1 else np.inf
         return norms * abs(pair[hidden]).sum() * factor + seen_part
 
     assert_is(type_one(*tensors, sound=sound), *tightest(scores, one))
     assert_is(type_two(*tensors, sound=sound), *tightest(scores, two))
-    constants = torch.full((N_SAMPLES,), isometry)
-    if isometry < 1:
+    constants = torch.full((N_SAMPLES,), constant)
+    if constant < 1:
         assert_is(rip_based(*tensors, constants, 3, sound=sound), *tightest(scores, rip))
     else:
         found = rip_based(*tensors, constants, 3, sound=sound).bound
@@ -132,6 +135,16 @@ def test_arrays_of_another_precision_are_taken(problem):
     )  # fmt: skip
     torch.testing.assert_close(found.bound, expected.bound, atol=1e-5, rtol=1e-5)
     assert found.bound.dtype == torch.float64
+    narrow = type_two(weight, bias, X.astype(np.float32), reconstruction, observed, sound=True)
+    torch.testing.assert_close(narrow.bound, expected.bound.float(), atol=1e-5, rtol=1e-5)
+
+
+def test_a_network_has_its_own_precision(problem):
+    network = nn.Sequential(nn.Linear(N_FEATURES, 5), nn.ReLU(), nn.Linear(5, N_CLASSES))
+    found = multilayer(network, *problem[2:], sound=True)
+    assert found.bound.dtype == torch.float32
+    expected = multilayer(network.double(), *problem[2:], sound=True)
+    torch.testing.assert_close(found.bound, expected.bound.float(), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 2.5])
@@ -152,6 +165,26 @@ def test_isometry_constants_by_eigenvalues(scale, sparsity):
     assert isometry_by_coherence(dictionary, sparsity) >= exact - 1e-12
     few = [isometry_by_sampling(dictionary, sparsity, n_supports=1, random_state=s) for s in (3, 3)]
     assert few[0] == few[1] <= exact + 1e-12
+    each = [max(1 - value[0], value[-1] - 1, 0) for value in values]
+    assert abs(np.array(each) - few[0]).min() < 1e-12  # one support, and not none
+
+
+def test_supports_are_drawn_from_the_seed_and_in_parts(monkeypatch):
+    dictionary = np.random.default_rng(1).standard_normal((40, 8))
+    found = [isometry_by_sampling(dictionary, 2, n_supports=1, random_state=s) for s in range(6)]
+    assert isometry_by_sampling(dictionary, 2, n_supports=1) == found[0]
+    assert len(set(found)) == 6
+    monkeypatch.setattr(isometry, "_AT_ONCE", 7)
+    assert isometry_exactly(dictionary[:6], 2) >= isometry_by_sampling(dictionary[:6], 2)
+    some = isometry_by_sampling(dictionary[:6], 2, n_supports=500)
+    assert isometry_exactly(dictionary[:6], 2) == pytest.approx(some)
+
+
+def test_as_many_supports_as_may_be_are_searched(monkeypatch):
+    monkeypatch.setattr(isometry, "_MOST_SUPPORTS", 10)
+    assert isometry_exactly(np.eye(5), 2) == 0
+    with refused("there are 15 supports of 2 of 6 atoms; up to 10 are searched."):
+        isometry_exactly(np.eye(6), 2)
 
 
 def test_the_coherence_bound_by_hand():
@@ -174,6 +207,10 @@ def test_errors_say_what_came(problem):
     with refused("weight must have the shape (n_classes, n_features), X (n_samples, n_features); "
                  "got (4, 6) and (12, 7)."):  # fmt: skip
         type_one(weight[:, :6], bias, X, reconstruction, observed, sound=True)
+    for odd in ((weight[:, :, None], X), (weight, X[:, :, None])):
+        with refused(f"weight must have the shape (n_classes, n_features), X (n_samples, "
+                     f"n_features); got {odd[0].shape} and {odd[1].shape}."):  # fmt: skip
+            type_one(odd[0], bias, odd[1], odd[1], np.ones(odd[1].shape, bool), sound=True)
     with refused("bias must have one number per class, shape (4,); got shape (3,)."):
         type_one(weight, bias[:3], X, reconstruction, observed, sound=True)
     with refused("reconstruction must have the shape of X, (12, 7); got (11, 7)."):
@@ -190,6 +227,14 @@ def test_errors_say_what_came(problem):
         rip_based(*problem, np.zeros(N_SAMPLES), 0, sound=True)
     with refused("X, reconstruction or weights are so large that scores overflow; rescale."):
         type_one(weight * 1e300, bias, X * 1e300, reconstruction * 1e300, observed, sound=True)
+    with refused("X, reconstruction or weights are so large that scores overflow; rescale."):
+        # Scores are fine; the first feature has no weight, but an infinite error.
+        type_one(
+            [[0.0, 1.0], [0.0, -1.0]], [0.0, 0.0], [[1.7e308, 1.0]], [[-1.7e308, 1.0]],
+            [[True, True]], sound=True,
+        )  # fmt: skip
+    with refused("isometry contains nan"):
+        rip_based(*problem, np.full(N_SAMPLES, np.nan), 2, sound=True)
     with refused("a condition needs two classes or more."):
         type_one(weight[:1], bias[:1], X, reconstruction, observed, sound=True)
     for name in ("weight", "bias", "X", "reconstruction"):

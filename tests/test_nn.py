@@ -30,6 +30,11 @@ def test_codes_are_those_of_sparse_encode(batch):
     alpha = 3.0 / (2 * 0.5 * n_observed)  # λ2 / (2·λ1·M)
     expected = sparse_encode(X, layer.dictionary, alpha.double(), tol=1e-10)
     torch.testing.assert_close(codes.detach(), expected, atol=1e-5, rtol=0)
+    layer.rec_scaling = "inverse"
+    codes = layer(X, details=True).codes[:, 0]
+    alpha = 3.0 * n_observed / (2 * 0.5 * 12**2)  # λ2·M / (2·λ1·N²)
+    expected = sparse_encode(X, layer.dictionary, alpha.double(), tol=1e-10)
+    torch.testing.assert_close(codes.detach(), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +211,7 @@ def test_compile_and_export_give_the_same(batch):
         ({"n_atoms": 0}, "n_atoms"),
         ({"output": "filled"}, "output"),
         ({"lambda_l1": 0.0}, "positive"),
+        ({"rec_scaling": "mean"}, "rec_scaling"),
         ({"n_gradient_steps": -1}, "n_gradient_steps"),
         ({"solver": "lars"}, "solver"),
         ({"tol": math.nan}, "tol"),

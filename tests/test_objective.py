@@ -20,6 +20,9 @@ def test_terms_by_hand():
     torch.testing.assert_close(
         reconstruction_loss(X, observed, reconstruction), torch.tensor([2.5, 1.0])
     )
+    torch.testing.assert_close(
+        reconstruction_loss(X, observed, reconstruction, "inverse"), torch.tensor([10.0, 1.0])
+    )
     codes = torch.tensor([[1.0, -3.0], [0.0, 0.5]])
     torch.testing.assert_close(sparsity_loss(codes, 4), torch.tensor([1.0, 0.125]))
     scores = torch.tensor([[0.0, 0.0], [float(np.log(3.0)), 0.0]])
@@ -66,18 +69,18 @@ def test_gradients():
     assert torch.autograd.gradcheck(objective, (dictionary, weights, codes))
 
 
-def test_lasso_alpha_gives_the_codes_that_minimise_the_papers_objective(masked_rows):
+@pytest.mark.parametrize("rec_scaling", ["share", "inverse"])
+def test_lasso_alpha_gives_the_codes_that_minimise_the_objective(masked_rows, rec_scaling):
     X, dictionary = masked_rows(n_rows=12)
     values, observed = torch.from_numpy(np.nan_to_num(X)), torch.from_numpy(~np.isnan(X))
-    lambda_rec, lambda_l1 = 0.7, 1.9
-    alpha = lasso_alpha(observed, lambda_rec, lambda_l1)
+    lambda_rec, lambda_l1 = 0.7, 1.9 if rec_scaling == "share" else 6.0
+    alpha = lasso_alpha(observed, lambda_rec, lambda_l1, rec_scaling=rec_scaling)
     codes = torch.from_numpy(sparse_encode(X, dictionary, alpha, tol=1e-12))
     atoms = torch.from_numpy(dictionary)
 
     def value(codes):
-        return lambda_rec * reconstruction_loss(values, observed, codes @ atoms) + (
-            lambda_l1 * sparsity_loss(codes, X.shape[1])
-        )
+        J1 = reconstruction_loss(values, observed, codes @ atoms, rec_scaling)
+        return lambda_rec * J1 + lambda_l1 * sparsity_loss(codes, X.shape[1])
 
     assert (codes != 0).any(1).all()
     random = torch.Generator().manual_seed(0)
@@ -92,9 +95,16 @@ def test_lasso_alpha_of_an_unobserved_sample_is_finite():
     observed = torch.tensor([[False, False], [True, True]])
     expected = torch.tensor([2.0, 1.0], dtype=torch.float64)
     torch.testing.assert_close(lasso_alpha(observed, 1.0, 4.0), expected)
+    inverse = lasso_alpha(observed, 1.0, 4.0, rec_scaling="inverse")  # 4·M / (2·2²)
+    torch.testing.assert_close(inverse, torch.tensor([0.5, 1.0], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)])
 def test_lasso_alpha_needs_positive_weights(values):
     with pytest.raises(ValueError, match="must be positive; got"):
         lasso_alpha(torch.ones(1, 2, dtype=torch.bool), *values)
+
+
+def test_lasso_alpha_has_the_dtype_that_is_asked_for():
+    alpha = lasso_alpha(torch.ones(1, 2, dtype=torch.bool), 0.5, 0.25, torch.float32)
+    torch.testing.assert_close(alpha, torch.tensor([0.125], dtype=torch.float32))

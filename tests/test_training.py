@@ -1,5 +1,7 @@
 """Each way of training against steps computed by hand in numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -159,6 +161,27 @@ def test_algorithm_3_step_by_step():
         trainer.n_steps += 1
         hand.check(trainer)
         np.testing.assert_allclose(trainer.codes[:, 0], S, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("way", [Simultaneous, Joint, TaskDriven])
+def test_scaling_by_the_inverse_share_is_other_weights_where_all_miss_as_much(way):
+    """λ1·(M/N)² in place of λ1 makes N/M what M/N was."""
+    rates = {"rates": Published(code_rate=2.0)} if way is Simultaneous else {}
+    trained = []
+    observed = torch.tensor([True, False, False, True, False])
+    for rec_scaling, factor in (("share", 1.0), ("inverse", (2 / 5) ** 2)):
+        trainer = make_trainer(way, label_weight=0.4, **rates)
+        trainer.samples.observed[:] = observed
+        trainer.samples.X.mul_(observed)
+        trainer.completion.rec_scaling = rec_scaling
+        trainer.completion.lambda_rec *= factor
+        trainer.plan = replace(trainer.plan, lambda_rec=LAMBDA_REC * factor)
+        for _ in range(3):
+            trainer.set_rates()
+            trainer.step(torch.arange(N_SAMPLES))
+        trained.append(trainer)
+    for one, other in zip(*(trainer.modules.values() for trainer in trained), strict=True):
+        torch.testing.assert_close(one.state_dict(), other.state_dict())
 
 
 def test_labelled_proximal_step_by_hand():

@@ -46,6 +46,11 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         The paper's λ1 and λ2, weights of reconstruction error and l1 norm beside the
         classification loss. By default `lambda_l1` is such that the price of a unit of code
         is half a standard deviation for a sample with the mean number of observed features.
+    rec_scaling : {"share", "inverse"}
+        How the reconstruction error of a sample counts that has M of N features observed: M/N
+        times, as in the paper, or N/M times, as in the authors' code. "share" lets codes of new
+        samples with fewer holes than in training grow; take "inverse" if the network sees
+        reconstructions and such samples will come.
     training : {"task", "joint", "sequential", "published"} or Published
         ``"task"``: codes without labels, the classification loss reaches the dictionary
         through them. ``"joint"``: codes, dictionary and network in turns, the paper's
@@ -134,6 +139,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         *,
         lambda_rec: float = 1.0,
         lambda_l1: float | None = None,
+        rec_scaling: str = "share",
         training: str | Published = "task",
         label_weight: float = 0.0,
         network_input: str = "completed",
@@ -153,6 +159,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.n_atoms = n_atoms
         self.lambda_rec = lambda_rec
         self.lambda_l1 = lambda_l1
+        self.rec_scaling = rec_scaling
         self.training = training
         self.label_weight = label_weight
         self.network_input = network_input

@@ -28,6 +28,7 @@ _PLAIN = (
     "n_atoms",
     "lambda_rec",
     "lambda_l1",
+    "rec_scaling",
     "label_weight",
     "network_input",
     "hide",

@@ -19,7 +19,7 @@ from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_
 from halfseen.dictionary import Take, learn_dictionary, shuffled_batches, start_dictionary
 from halfseen.fitting import is_number, is_whole
 from halfseen.implicit import differentiable_codes
-from halfseen.objective import lasso_alpha
+from halfseen.objective import SCALINGS, lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
 
 OUTPUTS = ("completed", "reconstruction")
@@ -61,6 +61,9 @@ class SparseCompletion(nn.Module):
         min ½‖observed ⊙ (x − s·dictionary)‖² + alpha·‖s‖₁ with
         alpha = lambda_l1 / (2·lambda_rec·M). By default alpha is ½ where half the features
         are observed, which suits values of variance 1.
+    rec_scaling : {"share", "inverse"}
+        With "inverse" alpha = lambda_l1·M / (2·lambda_rec·N²) instead, as in the authors' code:
+        codes of samples with few holes are shrunk as much as those of samples with many.
     output : {"completed", "reconstruction"}
         What `forward` returns.
     n_gradient_steps : int
@@ -107,6 +110,7 @@ class SparseCompletion(nn.Module):
         *,
         lambda_rec: float = 1.0,
         lambda_l1: float | None = None,
+        rec_scaling: str = "share",
         output: str = "completed",
         n_gradient_steps: int = 20,
         positive: bool = False,
@@ -122,6 +126,8 @@ class SparseCompletion(nn.Module):
             )
         if output not in OUTPUTS:
             raise ValueError(f"output must be one of {OUTPUTS}; got {output!r}.")
+        if rec_scaling not in SCALINGS:
+            raise ValueError(f"rec_scaling must be one of {SCALINGS}; got {rec_scaling!r}.")
         _check_whole("n_atoms", n_atoms, 1)
         _check_whole("n_gradient_steps", n_gradient_steps, 0)
         check_settings(tol, MAX_ITER)
@@ -142,8 +148,11 @@ class SparseCompletion(nn.Module):
                 f"{lambda_l1!r}."
             )
         self.lambda_rec = float(lambda_rec)
-        self.lambda_l1 = float(lambda_rec * n_features / 2 if lambda_l1 is None else lambda_l1)
+        if lambda_l1 is None:
+            lambda_l1 = lambda_rec * n_features * (0.5 if rec_scaling == "share" else 2)
+        self.lambda_l1 = float(lambda_l1)
         lasso_alpha(torch.ones(1, 1), self.lambda_rec, self.lambda_l1)  # refuses what is not > 0
+        self.rec_scaling = rec_scaling
         self.output = output
         self.n_gradient_steps = n_gradient_steps
         self.positive = positive
@@ -201,7 +210,7 @@ class SparseCompletion(nn.Module):
         centred = torch.where(observed, values - mean, 0).flatten(1)
         check_squares(centred, "X, centred,")
         flat, seen = centred, observed.flatten(1)
-        alpha = lasso_alpha(observed, self.lambda_rec, self.lambda_l1).mean().item()
+        alpha = self._alpha(observed, torch.float64).mean().item()
         with torch.no_grad():
             self.mean.copy_(mean)
         return self.learn_from(
@@ -321,11 +330,13 @@ class SparseCompletion(nn.Module):
         """Return the lasso problems of all tiles, those of a sample side by side."""
         centred = (values - self.mean.to(values.dtype)) * observed
         tiles, seen = cut(centred, self.layout), cut(observed, self.layout)
-        alpha = lasso_alpha(observed, self.lambda_rec, self.lambda_l1, values.dtype)
-        alpha = alpha.repeat_interleave(tiles.shape[1])
+        alpha = self._alpha(observed, values.dtype).repeat_interleave(tiles.shape[1])
         return MaskedLasso(
             tiles.flatten(0, 1), seen.flatten(0, 1), dictionary, alpha, self.positive
         )
+
+    def _alpha(self, observed: Tensor, dtype: torch.dtype) -> Tensor:
+        return lasso_alpha(observed, self.lambda_rec, self.lambda_l1, dtype, self.rec_scaling)
 
     def reconstruct(self, codes: Tensor) -> Tensor:
         """Return the reconstructions of codes, shape (n_samples, *sample_shape)."""

@@ -36,7 +36,7 @@ from halfseen.learned_data import Data, distinct_data, shared_moments
 from halfseen.moments import ObservedMoments
 from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
-from halfseen.objective import alpha_of_counts
+from halfseen.objective import SCALINGS, alpha_of_counts, share_weight
 from halfseen.progress import live_line
 from halfseen.standardise import Standardise, centre_and_scale
 from halfseen.team import Team, this_team
@@ -184,7 +184,8 @@ def _learn_first_dictionary(
         shown += observed.flatten(1).sum(1).bincount(minlength=n_features + 1)
     team.add_up([shown])
     counts = torch.arange(n_features + 1)
-    alpha = alpha_of_counts(counts, completion.lambda_rec, completion.lambda_l1)
+    lambdas = completion.lambda_rec, completion.lambda_l1
+    alpha = alpha_of_counts(counts, n_features, *lambdas, rec_scaling=completion.rec_scaling)
     mean_alpha = (alpha * shown.cpu()).sum().item() / len(samples)
     completion.learn_from(
         take,
@@ -223,6 +224,7 @@ def check_settings(settings) -> None:
         isinstance(settings.training, Published) or settings.training in _TRAININGS,
         f"one of {', '.join(map(repr, _TRAININGS))} or a Published",
     )
+    check("rec_scaling", settings.rec_scaling in SCALINGS, " or ".join(map(repr, SCALINGS)))
     check("network_input", settings.network_input in OUTPUTS, " or ".join(map(repr, OUTPUTS)))
 
 
@@ -244,6 +246,7 @@ def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, d
         sample_shape,
         lambda_rec=float(settings.lambda_rec),
         lambda_l1=lambda_l1,
+        rec_scaling=settings.rec_scaling,
         output=settings.network_input,
         dtype=dtype,
     )
@@ -269,8 +272,10 @@ def _module_for(
         centre, scale = np.zeros_like(centre), np.ones_like(scale)
     lambda_l1 = settings.lambda_l1
     if lambda_l1 is None:
-        mean_observed = max(1.0, moments.count.sum() / len(data.values))
-        lambda_l1 = settings.lambda_rec * rms * mean_observed  # alpha = rms / 2 there
+        mean_observed = torch.tensor(moments.count.sum() / len(data.values))
+        n_features = math.prod(data.values.shape[1:])
+        weight = share_weight(mean_observed, n_features, settings.rec_scaling).item()
+        lambda_l1 = settings.lambda_rec * rms * n_features * weight  # alpha = rms / 2 there
     # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
     double = data.values.dtype == np.float64 and device.type == "cpu"
     module = make_module(

@@ -48,7 +48,7 @@ BEST: dict[str, dict] = {
 # A linear network gains from labels in the dictionary, and sees them in reconstructions alone.
 BEST_LINEAR: dict = {
     "tiling": Patches(14, 7), "n_atoms": 256, "training": "task",
-    "network_input": "reconstruction", "lambda_rec": 0.1, "hide": 0.0,
+    "network_input": "reconstruction", "rec_scaling": "inverse", "hide": 0.0,
 }  # fmt: skip
 # What rivals choose from on image sets: the decay that suits "Best", and hardly any.
 _DECAYS = (None, 1e-3)
@@ -74,14 +74,14 @@ def choices(method: str, network: str, dataset: str, rate: float, small: bool) -
     planted = re.search(r"P=(\d+)", dataset)
     own: dict = {"n_atoms": int(planted.group(1))} if planted else {}
     prices: list[dict] = [{}]
-    if planted:  # all and half of the default, with 100 features
-        prices = [{"lambda_l1": share * 100 * (1 - rate)} for share in (1.0, 0.5)]
+    if planted:  # four times, all and half of the default, with 100 features
+        prices = [{"lambda_l1": share * 100 * (1 - rate)} for share in (4.0, 1.0, 0.5)]
     elif method == "Best" and kind in ALPHA:
         alpha, n_features = ALPHA[kind]
         prices = [{"lambda_l1": 2 * alpha * (1 - rate) * n_features}]
         if network == "logistic":
-            alpha, weight = 1.0 if rate > 0.5 else 0.5, BEST_LINEAR["lambda_rec"]
-            prices = [{"lambda_l1": 2 * alpha * (1 - rate) * n_features * weight}]
+            alpha = 1.0 if rate > 0.5 else 0.5
+            prices = [_linear_prices(alpha, 1 - rate, n_features)]
     if small:
         own |= {"n_epochs": 2}
     found = _choices(method, network, kind, rate, training, own, prices)
@@ -145,6 +145,12 @@ def _choices(
     named = {**rivals.of_the_paper(network, **training), **rivals.usual(network, **training)}
     wanted = [f"KNN{k}" for k in (10, 100)] if method == "KNN" else [method]
     return [clone(named[name]).set_params(**some) for name in wanted for some in settings]
+
+
+def _linear_prices(alpha: float, observed: float, n_features: int) -> dict:
+    """Return λ1 and λ2 with "inverse" scaling: J1 of a training sample weighs 0.1·M/N."""
+    lambda_rec = 0.1 * observed**2
+    return {"lambda_rec": lambda_rec, "lambda_l1": 0.2 * alpha * observed * n_features}
 
 
 def _scaled(price: dict, weight: float) -> dict:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from halfseen.disk import DiskRows, new_rows
 from halfseen.nn import SparseCompletion
+from halfseen.objective import reconstruction_loss
 from halfseen.team import Team
 from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.trainer import Plan, Trainer, adam
@@ -62,6 +63,11 @@ class CodingTrainer(Trainer):
         """Return the scores of new samples, coded without labels."""
         completion = self.completion.complete(X, observed)
         return self.network(getattr(completion, self.completion.output))
+
+    def reconstruction_loss(self, batch: Samples, reconstruction: Tensor) -> Tensor:
+        """Return J1 of each sample of a batch."""
+        scaling = self.completion.rec_scaling
+        return reconstruction_loss(batch.X, batch.observed, reconstruction, scaling)
 
     def network_input(self, batch: Samples, reconstruction: Tensor) -> Tensor:
         """Return what the network sees of a batch: its completion or its reconstruction."""

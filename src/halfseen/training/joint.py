@@ -16,7 +16,7 @@ from torch import Tensor
 
 from halfseen.coding import MaskedLasso
 from halfseen.disk import DiskRows
-from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
+from halfseen.objective import classification_loss, share_weight, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
 from halfseen.storage import require_like
 from halfseen.training.codes import packed, unpack
@@ -59,7 +59,7 @@ class Joint(CodingTrainer):
         reconstruction = self.completion.reconstruct(codes)
         scores = self.scores_from(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
-        J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
+        J1 = self.reconstruction_loss(batch, reconstruction)
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
         self.completion.normalise_atoms()
         J2 = sparsity_loss(codes, batch.X[0].numel())
@@ -151,14 +151,15 @@ class Joint(CodingTrainer):
     ) -> tuple[Tensor, Tensor]:
         """Return the objective of each sample, and the gradient of all but its l1 term.
 
-        Both are divided by 2·λ1·M/N, so that without labels they are those of the lasso.
+        Both are divided by 2·λ1 and the share's weight in J1, so that without labels they are
+        those of the lasso.
         """
         flat = codes.flatten(0, 1)
         lasso = problem.objective(flat).reshape(codes.shape[:2]).sum(1)
         fit = -(problem.residual(flat) @ problem.dictionary.T).reshape(codes.shape)
-        n_features = batch.X[0].numel()
-        share = batch.observed.flatten(1).sum(1).clamp(min=1).to(codes.dtype) / n_features
-        weight = self.plan.label_weight / (2 * self.plan.lambda_rec * share)
+        n_observed, n_features = batch.observed.flatten(1).sum(1), batch.X[0].numel()
+        scale = share_weight(n_observed, n_features, self.completion.rec_scaling, codes.dtype)
+        weight = self.plan.label_weight / (2 * self.plan.lambda_rec * scale)
         with torch.enable_grad(), evaluating(self.network):
             leaf = codes.detach().requires_grad_()
             seen = self.network_input(batch, self.completion.reconstruct(leaf))

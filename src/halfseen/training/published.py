@@ -20,7 +20,6 @@ from halfseen.disk import DiskRows, slices
 from halfseen.fitting import is_number, is_whole
 from halfseen.objective import (
     classification_loss,
-    reconstruction_loss,
     sparsity_loss,
     total_loss,
 )
@@ -161,7 +160,7 @@ class Simultaneous(CodingTrainer):
         reconstruction = put_together(tiles, self.completion.layout, self.completion.sample_shape)
         scores = self.network(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
-        J1 = reconstruction_loss(batch.X, batch.observed, reconstruction)
+        J1 = self.reconstruction_loss(batch, reconstruction)
         J2 = sparsity_loss(codes, batch.X[0].numel())
         loss = total_loss(J0, J1, J2, self.plan.lambda_rec, self.plan.lambda_l1, label_weight)
         return outcome(J0, J1, J2, codes, scores, batch.y), loss

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from halfseen.disk import DiskRows, entries_at_once, new_rows, slices
 from halfseen.nn import Completion
-from halfseen.objective import classification_loss, reconstruction_loss, sparsity_loss
+from halfseen.objective import classification_loss, sparsity_loss
 from halfseen.training.completing import (
     CodingTrainer,
     adam_with_atoms,
@@ -45,7 +45,7 @@ class TaskDriven(CodingTrainer):
         completion = self.completion.complete(batch.X, shown, _CODING_TOL, solver)
         scores = self.scores_from(getattr(completion, self.completion.output))
         J0 = classification_loss(scores, batch.y)
-        J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
+        J1 = self.reconstruction_loss(batch, completion.reconstruction)
         self.descend(self.weighted_mean(J0 + self.plan.lambda_rec * J1, rows))
         self.completion.normalise_atoms()
         J2 = sparsity_loss(completion.codes, batch.X[0].numel())
@@ -77,7 +77,7 @@ class Sequential(CodingTrainer):
             batch = self.samples.rows(some)
             completion = self.completion.complete(batch.X, batch.observed)
             self._inputs[some] = getattr(completion, self.completion.output)
-            for name, values in _fixed_terms(batch, completion).items():
+            for name, values in self._fixed_terms(batch, completion).items():
                 self._fixed.setdefault(name, values.new_empty(len(self.samples)))[some] = values
 
     def step(self, rows: Tensor) -> dict[str, Tensor]:
@@ -88,8 +88,7 @@ class Sequential(CodingTrainer):
         fixed = {name: values[rows] for name, values in self._fixed.items()}
         return {"J0": J0, **fixed, "accuracy": scores.argmax(1) == y}
 
-
-def _fixed_terms(batch: Samples, completion: Completion) -> dict[str, Tensor]:
-    J1 = reconstruction_loss(batch.X, batch.observed, completion.reconstruction)
-    J2 = sparsity_loss(completion.codes, batch.X[0].numel())
-    return {"J1": J1, "J2": J2, "nonzero": share_of_nonzeros(completion.codes, J1.dtype)}
+    def _fixed_terms(self, batch: Samples, completion: Completion) -> dict[str, Tensor]:
+        J1 = self.reconstruction_loss(batch, completion.reconstruction)
+        J2 = sparsity_loss(completion.codes, batch.X[0].numel())
+        return {"J1": J1, "J2": J2, "nonzero": share_of_nonzeros(completion.codes, J1.dtype)}
