@@ -230,9 +230,7 @@ def test_kinds_and_dtypes_come_back_as_they_went_in(masked_rows):
     for dtype in (np.float32, np.float64):
         codes, gap = sparse_encode(X.astype(dtype), dictionary, 0.1, return_gap=True, device="cpu")
         assert codes.dtype == gap.dtype == dtype
-        tensors = sparse_encode(
-            torch.from_numpy(X.astype(dtype)), dictionary, 0.1, return_gap=True
-        )
+        tensors = sparse_encode(torch.from_numpy(X.astype(dtype)), dictionary, 0.1, return_gap=True)
         for tensor, expected in zip(tensors, (codes, gap), strict=True):
             assert isinstance(tensor, torch.Tensor)
             np.testing.assert_array_equal(tensor.numpy(), expected)

@@ -140,6 +140,7 @@ def test_arrays_of_another_precision_are_taken(problem):
 
 
 def test_a_network_has_its_own_precision(problem):
+    torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(N_FEATURES, 5), nn.ReLU(), nn.Linear(5, N_CLASSES))
     found = multilayer(network, *problem[2:], sound=True)
     assert found.bound.dtype == torch.float32

@@ -344,8 +344,8 @@ def hooked():
     [
         (Bent(4, 4), "the layer Bent"),
         (type("Own", (nn.Sequential,), {})(nn.Linear(4, 4)), "the layer Own"),
-        (hooked(), "hooks or parametrizations"),
-        (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "parametrizations|Parametrized"),
+        (hooked(), "a ReLU with hooks"),
+        (nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), "the layer ParametrizedLinear"),
         (nn.BatchNorm1d(4, track_running_stats=False), "without running statistics"),
     ],
 )

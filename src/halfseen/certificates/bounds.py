@@ -75,10 +75,8 @@ def check_supported(network: nn.Module) -> None:
                 f"certify() knows no bounds for the layer {kind.__name__}. It takes the named "
                 f"networks, such as 'mlp' and 'cnn4', and nn.Sequential of {names}."
             )
-        if part._forward_hooks or part._forward_pre_hooks or hasattr(part, "parametrizations"):
-            raise ValueError(
-                f"certify() knows no bounds for a {kind.__name__} with hooks or parametrizations."
-            )
+        if part._forward_hooks or part._forward_pre_hooks:
+            raise ValueError(f"certify() knows no bounds for a {kind.__name__} with hooks.")
         if isinstance(part, _NORMS) and part.running_mean is None:
             raise ValueError(
                 f"certify() knows no bounds for a {kind.__name__} without running statistics: a "

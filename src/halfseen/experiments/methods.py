@@ -80,8 +80,7 @@ def choices(method: str, network: str, dataset: str, rate: float, small: bool) -
         alpha, n_features = ALPHA[kind]
         prices = [{"lambda_l1": 2 * alpha * (1 - rate) * n_features}]
         if network == "logistic":
-            alpha = 1.0 if rate > 0.5 else 0.5
-            prices = [_linear_prices(alpha, 1 - rate, n_features)]
+            prices = [_linear_prices(1 - rate, n_features)]
     if small:
         own |= {"n_epochs": 2}
     found = _choices(method, network, kind, rate, training, own, prices)
@@ -147,10 +146,9 @@ def _choices(
     return [clone(named[name]).set_params(**some) for name in wanted for some in settings]
 
 
-def _linear_prices(alpha: float, observed: float, n_features: int) -> dict:
-    """Return λ1 and λ2 with "inverse" scaling: J1 of a training sample weighs 0.1·M/N."""
-    lambda_rec = 0.1 * observed**2
-    return {"lambda_rec": lambda_rec, "lambda_l1": 0.2 * alpha * observed * n_features}
+def _linear_prices(observed: float, n_features: int) -> dict:
+    """Return λ1 and λ2 such that J1 of a training sample weighs 0.1·M/N and alpha is 1."""
+    return {"lambda_rec": 0.1 * observed**2, "lambda_l1": 0.2 * observed * n_features}
 
 
 def _scaled(price: dict, weight: float) -> dict:
