@@ -425,8 +425,8 @@ def test_what_overflowed_on_the_way_is_not_forgotten():
     nn.init.constant_(first.weight, 1.06)
     nn.init.zeros_(first.bias)
     network = two_classes(first, nn.ReLU(), weight=[1.0], bias=1.0)
-    assert lead(network, [-1e308], [-1e307], 1)[0] == 1
-    assert np.isnan(lead(network, [-1.7e308], [-1e307], 1)[0])
+    assert lead(network, [-1e308], [-1e306], 1)[0] == 1
+    assert np.isnan(lead(network, [-1.7e308], [-1e306], 1)[0])
 
 
 def test_arrays_keep_their_precision_and_networks_their_hooks():

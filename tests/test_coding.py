@@ -137,6 +137,8 @@ def test_the_gap_is_that_of_the_best_multiple_of_the_residual(masked_rows, posit
     codes = sizes * random.standard_normal((len(X), len(dictionary)))
     codes = abs(codes) if positive else codes
     codes[0] = 0
+    X[1], codes[1] = 2 * dictionary[3], 0
+    codes[1, 3] = 5  # beyond x: the residual points away from it
     problem = problem_of(X, dictionary, 0.3, positive)
     found = problem.relative_gap(torch.from_numpy(codes)).numpy()
     for x, code, gap in zip(X, codes, found, strict=True):
@@ -396,7 +398,7 @@ def test_rows_that_float32_cannot_finish_are_solved_in_float64():
 
 @pytest.mark.parametrize("solver", EXACT)
 def test_codes_beyond_all_bounds_are_never_called_finished(solver):
-    with pytest.raises(ValueError, match="objective overflows"):
+    with pytest.raises(ValueError, match="^init has codes so large that the objective over"):
         sparse_encode(GOOD, ATOMS, 0.1, solver=solver, init=np.full((1, 3), 1e200))
     problem = problem_of(GOOD, ATOMS, 0.1)
     assert problem.relative_gap(torch.full((1, 3), torch.nan, dtype=torch.float64)).isnan().all()

@@ -4,6 +4,7 @@ import torch
 
 from halfseen import sparse_encode
 from halfseen.objective import (
+    alpha_of_counts,
     classification_loss,
     lasso_alpha,
     reconstruction_loss,
@@ -108,3 +109,12 @@ def test_lasso_alpha_needs_positive_weights(values):
 def test_lasso_alpha_has_the_dtype_that_is_asked_for():
     alpha = lasso_alpha(torch.ones(1, 2, dtype=torch.bool), 0.5, 0.25, torch.float32)
     torch.testing.assert_close(alpha, torch.tensor([0.125], dtype=torch.float32))
+    counts = torch.tensor([3, 0])
+    expected = torch.tensor([0.25 / 3, 0.25], dtype=torch.float64)
+    torch.testing.assert_close(alpha_of_counts(counts, 7, 0.5, 0.25), expected)
+
+
+def test_shares_are_as_precise_as_the_data():
+    X, observed = torch.ones(1, 3, dtype=torch.float64), torch.tensor([[True, False, False]])
+    loss = reconstruction_loss(X, observed, torch.zeros_like(X))
+    assert loss.item() == pytest.approx(1 / 3, rel=1e-12)
