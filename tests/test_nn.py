@@ -1,3 +1,4 @@
+import importlib
 import math
 
 import numpy as np
@@ -246,6 +247,7 @@ def test_distributed_data_parallel_averages_the_gradient(tmp_path, batch):
 
 
 def _gradient_of_one_rank(rank, folder, state, X):
+    importlib.import_module("torch.distributed.nn.functional")  # see halfseen.team.this_team
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
     )

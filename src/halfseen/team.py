@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
@@ -111,6 +112,9 @@ def this_team(device: str | torch.device) -> Team:
         if torch.cuda.is_available() and torch.device(_named(device)).type == "cuda":
             backend = "cpu:gloo,cuda:nccl"
             _take_gpu()
+        # Its functions have the group of that moment as a default. Imported later, as optimisers
+        # do, it would keep the group, and its threads, alive when Python ends: that aborts.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group(backend)
         atexit.register(_leave)
     return Team(dist.get_rank(), dist.get_world_size())
