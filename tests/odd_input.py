@@ -163,7 +163,9 @@ def contained(X, container):
         "tensor": lambda: torch.tensor(X), "tensor with gradient": lambda: _with_gradient(X),
         "dict": lambda: {"X": X}, "None": lambda: None, "word": lambda: "samples",
         "generator": lambda: (row for row in X), "polars": lambda: pl.DataFrame(X),
-        "rows of all lengths": lambda: [row.tolist()[: 1 + n % 2] for n, row in enumerate(X)],
+        "rows of all lengths": lambda: [
+            np.ravel(row).tolist()[: 1 + n % 2] for n, row in enumerate(X)
+        ],
     }  # fmt: skip
     try:
         if container.startswith("frame") or container == "categories":

@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from halfseen import SparseCodingClassifier, TableEncoder
+from halfseen.table_values import filled_column
 
 
 @pytest.fixture
@@ -179,6 +180,19 @@ def test_filled_whole_numbers_do_not_overflow(dtype):
     far = encoder.inverse_transform([[1e30], [-1e30]])["v"]
     limits = np.iinfo(dtype.lower())
     assert far.tolist() == [limits.max, limits.min]
+
+
+def test_holes_keep_the_column_s_type_where_it_has_room():
+    second = pd.Timedelta("1s")
+    for given, new, expected in (
+        ([1.5, None], [7.0, 2.0], [1.5, 2.0]),
+        ([1.5, None], [second, second], [1.5, second]),
+        ([second, None], [2.0, 2.0], [second, 2.0]),
+    ):
+        filled = filled_column(pd.Series(given), pd.Series(new))
+        assert filled.tolist() == expected
+        alike = type(expected[0]) is type(expected[1])
+        assert filled.dtype == (pd.Series(given).dtype if alike else object)
 
 
 def test_text_that_only_looks_like_dates_is_a_category():

@@ -15,8 +15,9 @@ from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
 from halfseen.classifier_file import whole_classifier
 from halfseen.fitting import require
-from halfseen.table_columns import Column, filled_column
+from halfseen.table_columns import Column
 from halfseen.table_encoder import TableEncoder
+from halfseen.table_values import filled_column
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen.boundary import checked_weights, finite_floats
 from halfseen.fitting import is_whole, require
-from halfseen.table_columns import as_frame, learn_column, without
+from halfseen.table_columns import as_frame, learn_column
+from halfseen.table_values import without
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from halfseen.archives import require_proportion
-from halfseen.table_columns import without
+from halfseen.table_values import without
 from halfseen.whole_files import write_whole
 
 if TYPE_CHECKING:

@@ -1,0 +1,151 @@
+"""Values of a column of a table: as numbers, days, truth values and text, and with holes filled."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
+_DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_TRUTH = {"true": 1.0, "false": 0.0}
+# Usual spellings of a missing value, in small letters.
+_MISSING = (
+    "", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", ".",
+)  # fmt: skip
+
+
+def readers(values: pd.Series) -> dict:
+    """Return the kinds that a column may be, but for a category, most special first."""
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(values.dtype):
+        return {"boolean": _truth}
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return {"number": _numbers}
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        return {"date": _days}
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return {}
+    return {"boolean": _truth, "number": _numbers, "date": _days}
+
+
+def _numbers(values: pd.Series) -> np.ndarray:
+    import pandas as pd
+
+    if pd.api.types.is_complex_dtype(values.dtype):
+        raise ValueError(f"column {values.name!r} is complex; real numbers were expected.")
+    if values.dtype.kind in "mM":  # durations and dates are none, though pandas counts them
+        return np.full(len(values), np.nan)
+    if values.dtype == object or pd.api.types.is_string_dtype(values.dtype):
+        values = text_of(values)
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+
+
+def _days(values: pd.Series) -> np.ndarray:
+    import pandas as pd
+
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        text = text_of(values)
+        text = text.where(text.str.match(_DATE).eq(True), None)  # not "now", nor a number
+        values = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True)
+    dates = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz else values
+    days = dates.astype("datetime64[us]").astype("int64").to_numpy() / DAY
+    return np.where(dates.isna(), np.nan, days)
+
+
+def _truth(values: pd.Series) -> np.ndarray:
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(values.dtype):
+        return values.astype("boolean").to_numpy(dtype=float, na_value=np.nan)
+    return text_of(values).str.lower().map(_TRUTH).to_numpy(dtype=float, na_value=np.nan)
+
+
+READERS = {"number": _numbers, "date": _days, "boolean": _truth}
+
+
+def text_of(values: pd.Series) -> pd.Series:
+    """Return values as stripped text, None where they are missing; 1 and 1.0 are the same."""
+    known = values.astype(object).where(values.notna(), None)
+    return known.map(_spelled).astype(object)
+
+
+def _spelled(value: Any) -> str | None:
+    if value is None:
+        return None
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value).strip()
+
+
+def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Series:
+    """Return a column with holes where it has given spellings of one.
+
+    Parameters
+    ----------
+    column : Series
+    missing : tuple of str
+        Text; or numbers as text, in any spelling.
+    usual : bool
+        Whether the usual spellings count too.
+    """
+    import pandas as pd
+
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return column
+    numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna().tolist()
+    if pd.api.types.is_numeric_dtype(column):
+        hidden = column.isin(numbers)
+    else:
+        text = text_of(column)
+        hidden = text.isin(missing) | pd.to_numeric(text, errors="coerce").isin(numbers)
+        if usual:
+            hidden |= text.str.lower().isin(_MISSING)
+    return column.mask(hidden.to_numpy()) if hidden.any() else column
+
+
+def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
+    """Return a column with its holes filled from another; it keeps its type if that can be.
+
+    Columns of floats become whole numbers again if those of training were: holes made them
+    floats.
+    """
+    import pandas as pd
+
+    holes = given.isna()
+    if not holes.any() or new.isna().all():
+        return given
+    values = given.astype(object).where(~holes, new.astype(object))
+    if isinstance(given.dtype, pd.CategoricalDtype):
+        added = sorted(set(values) - set(given.cat.categories))
+        return values.astype(given.cat.add_categories(added).dtype)
+    loose = given.dtype == object or pd.api.types.is_float_dtype(given.dtype)
+    wanted = new.dtype if loose and not isinstance(new.dtype, pd.CategoricalDtype) else given.dtype
+    for dtype in (wanted, given.dtype):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            found = values.astype(dtype)
+            if ((found.astype(object) == values) | values.isna()).all():
+                return found
+    return values
+
+
+def typed(values: pd.Series, dtype: str) -> pd.Series:
+    """Return values in a type of the table, or in the nearest that has room for holes."""
+    import pandas as pd
+
+    if dtype.startswith("datetime64"):
+        dates = values.dt.tz_localize("UTC") if "," in dtype else values  # with a time zone
+        return dates.astype(dtype)
+    kind = pd.api.types.pandas_dtype(dtype)
+    if pd.api.types.is_integer_dtype(kind):
+        ends = np.iinfo(getattr(kind, "numpy_dtype", kind))
+        whole = [None if np.isnan(n) else min(max(int(n), ends.min), ends.max) for n in values]
+        values = pd.Series(whole, name=values.name, dtype=object)
+    try:
+        return values.astype(dtype)
+    except (TypeError, ValueError, OverflowError):  # whole numbers or truth values with holes
+        return values.convert_dtypes()
