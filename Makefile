@@ -2,17 +2,28 @@
 # install the package with the versions pinned in constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+# Files in the order of tests/conftest.py: long ones first.
+TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test nightly lint docs bench clean
+.PHONY: demo test nightly coverage lint docs bench clean
 
 demo: .venv/installed
 	$(BIN)/halfseen demo --out demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(TWO_AT_ONCE)
 
 nightly: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile --nightly
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) --nightly
+
+# Lines that tests run, in other processes too; once more without numba, whose code Python cannot see.
+coverage: .venv/installed
+	rm -rf .bench && mkdir .bench
+	$(BIN)/coverage run -m pytest $(TWO_AT_ONCE)
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -o filterwarnings="" tests/test_coding.py \
+		tests/test_solvers.py tests/test_rivals.py \
+		-k "cd or coordinate or solver or nearest or neighbour or reference or scikit"
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -7,6 +7,19 @@ import torch
 torch.set_num_threads(1)  # the problems are small: threads would spend their time waiting
 
 
+# They go first, so that at the end no worker is left alone with one of them.
+LONG_FILES = (
+    "test_examples", "test_faults_of_runs", "test_team", "test_docs", "test_disk",
+    "test_classifier", "test_concurrency", "test_bad_commands", "test_faults_of_teams",
+    "test_side_by_side", "test_hole_questions", "test_memory", "test_experiments",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Put long files first; all else stays in its order."""
+    items.sort(key=lambda item: item.path.stem not in LONG_FILES)
+
+
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="try ten times as much of everything")
 

@@ -8,8 +8,11 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 
-from halfseen import SparseCodingClassifier, ampute
+from halfseen import SparseCodingClassifier, ampute, rivals
+from halfseen.cli import main
+from halfseen.report import demo
 from halfseen.report.comparison import comparison_page
 from halfseen.report.demo import RATES, Demonstration, demo_page, methods, split
 from halfseen.report.document import Document
@@ -83,6 +86,29 @@ def test_the_table_of_the_demonstration_has_means_and_errors(demonstration):
 
 
 @needs_browser
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_the_command_demo_fits_all_and_writes_the_page(more, tmp_path, monkeypatch, capsys):
+    def few(seed):
+        quick = {"n_epochs": 2, "random_state": seed}
+        ours = SparseCodingClassifier("mlp", n_atoms=16, training="joint", **quick)
+        return {demo.OURS: ours, "mean fill, mlp": rivals.mean_fill("mlp", **quick)}
+
+    monkeypatch.setattr(demo, "methods", few)
+    monkeypatch.setattr(demo, "_SEEDS", 2)
+    out = tmp_path / "new" / "page.html"
+    with parallel_config(backend="sequential"):  # other processes would not see the few
+        assert main(["demo", "--out", str(out), *more]) == 0
+    printed, page = capsys.readouterr().out, out.read_text(encoding="utf-8")
+    if more:
+        rows = json.loads(printed)["rows"]
+        assert len(rows) == 2 * len(RATES) * 2
+        assert all(0.1 < row["accuracy"] <= 1 for row in rows)
+    for name in (demo.OURS, "mean fill, mlp"):
+        assert name in printed
+        assert name in page
+    assert str(out) in printed
+
+
 def test_the_page_of_the_demonstration(demonstration, tmp_path):
     page = demo_page(demonstration)
     for width, dark in ((1000, False), (400, True)):

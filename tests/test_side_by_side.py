@@ -17,7 +17,7 @@ def test_each_is_what_it_would_be_alone(training):
     ]
     data = [ampute(X[:300], "random", share, random_state=0) for share in (0.25, 0.5, 0.75)]
     jobs = [
-        (SparseCodingClassifier(training=training, **chosen), holes, names)
+        (SparseCodingClassifier(training=training, n_atoms=16, **chosen), holes, names)
         for chosen, holes in zip(settings, data, strict=True)
     ]
     together = fit_side_by_side(jobs)
