@@ -8,14 +8,14 @@ import pytest
 
 from halfseen.cli import main
 from halfseen.experiments import NAMES, classifying, experiment, rows
-from halfseen.experiments.classifying import cell
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.examples import packed, unpacked
 from halfseen.experiments.methods import choices, validated
 from halfseen.experiments.paper import printed
-from halfseen.experiments.rows import CELL, key
+from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
 from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.experiments.tuning import VALUES, tuned
 from halfseen.report.page import results_page
 from halfseen.report.text import results_text
 
@@ -279,3 +279,30 @@ def test_prices_follow_the_rate():
 def test_wrong_usage(arguments, capsys):
     assert main(arguments) == 2
     assert "halfseen" in "".join(capsys.readouterr())
+
+
+def test_the_papers_method_takes_its_weights_from_the_grid_and_asks_for_it(tmp_path):
+    context = Context(out=tmp_path, variants=(("cifar10", "JPEG"),))
+    place = ("fashion_mnist", "cnn4_bn", "rectangle", 0.5)
+    with pytest.raises(ValueError, match="16 of 16 are not there; run first: halfseen reproduce"):
+        tuned(*place, context)
+    # Those of MNIST, with halves; the second seed and a cell that failed do not count.
+    grid = [c for c in experiment("tuning").cells(2, False) if c["mechanism"] == "half"]
+    for number, one in enumerate(grid):
+        accuracy = 0.9 if (number, one["seed"]) == (6, 0) else 0.01 * number
+        row = {"experiment": "tuning", "variant": "", "status": "done", **one}
+        rows.append(tmp_path / "tuning.jsonl", {**row, "accuracy_validation": accuracy})
+        rows.append(tmp_path / "tuning.jsonl", {**row, "status": "failed"})
+    rec, l1 = VALUES["mnist"]
+    assert tuned(*place, context) == {"lambda_rec": rec[1], "lambda_l1": l1[2]}
+    assert tuned("mnist", "cnn4", "half", 0.5, context)["lambda_rec"] == rec[1]
+    with pytest.raises(ValueError, match="--only mechanism=random --only rate=0.5"):
+        tuned("mnist", "cnn4", "random", 0.5, context)
+    cell_there = cell(*place[:1], *place[2:], "Simult.", place[1], 3)
+    settled = classifying._settled(
+        *(cell_there[name] for name in ("dataset", "mechanism", "rate", "method", "network")),
+        context,
+    )
+    assert (settled.lambda_rec, settled.lambda_l1) == (rec[1], l1[2])
+    assert settled.training == "joint"
+    assert settled.label_weight == 1.0

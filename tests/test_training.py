@@ -13,7 +13,7 @@ from halfseen.networks import NAMED
 from halfseen.nn import SparseCompletion
 from halfseen.solvers.fista import FixedSteps, largest_curvature
 from halfseen.training.completing import CodingPlan
-from halfseen.training.joint import Joint
+from halfseen.training.joint import Joint, Standing
 from halfseen.training.published import PublishedSequential, Simultaneous
 from halfseen.training.task import Sequential, TaskDriven
 from halfseen.training.trainer import Samples, evaluating, one_cycle
@@ -193,18 +193,32 @@ def test_labelled_proximal_step_by_hand():
     lipschitz = np.linalg.norm(hand.D, 2) ** 2
     batch = trainer.samples
     problem = trainer.completion.problem(batch.X, batch.observed, torch.from_numpy(hand.D))
-    moved, longer = trainer.labelled_code_step(problem, codes, batch, shrink, lipschitz)
+    at = Standing(codes, shrink, *trainer.value_and_gradient(problem, codes, batch))
+    after = trainer.labelled_code_step(problem, at, batch, lipschitz)
+    moved, longer = after.codes, after.shrink
 
     S = codes[:, 0].numpy()
     # λ1·J1 + λ2·J2 + 0.4·J0, divided by 2·λ1·M/N, by soft thresholding
     slope = N_SAMPLES * hand.reconstruction_slope(S, 0.4) @ hand.D.T
     unit = 2 * LAMBDA_REC * hand.m.mean(1, keepdims=True)
-    step = shrink.numpy()[:, None] / lipschitz
-    ahead = S - step * slope / unit
-    threshold = step * LAMBDA_L1 / N_FEATURES / unit
-    expected = np.sign(ahead) * np.maximum(np.abs(ahead) - threshold, 0)
-    np.testing.assert_allclose(moved[:, 0], expected, rtol=1e-10)
+
+    def expected(lipschitz: float) -> np.ndarray:
+        step = shrink.numpy()[:, None] / lipschitz
+        ahead = S - step * slope / unit
+        threshold = step * LAMBDA_L1 / N_FEATURES / unit
+        return np.sign(ahead) * np.maximum(np.abs(ahead) - threshold, 0)
+
+    np.testing.assert_allclose(moved[:, 0], expected(lipschitz), rtol=1e-10)
     np.testing.assert_allclose(longer, 1.2 * shrink)
+    torch.testing.assert_close(after[2:], trainer.value_and_gradient(problem, moved, batch))
+
+    # Steps a hundred times as long: where the objective would rise, codes stay, the step is halved.
+    far = torch.from_numpy(expected(lipschitz / 100))[:, None]
+    rises = trainer.value_and_gradient(problem, far, batch)[0] > at.value
+    assert rises.any()
+    stays = trainer.labelled_code_step(problem, at, batch, lipschitz / 100)
+    for part, before in zip(stays, (codes, shrink / 2, at.value, at.gradient), strict=True):
+        torch.testing.assert_close(part[rises], before[rises])
 
 
 @pytest.mark.parametrize("label_weight", [0.0, 0.3, 1.0, 20.0])
@@ -308,15 +322,19 @@ def test_batch_normalisation_does_not_learn_or_mix_in_code_steps():
     )
     codes = torch.randn(N_SAMPLES, 1, N_ATOMS, dtype=torch.float64)
     shrink = torch.ones(N_SAMPLES, dtype=torch.float64)
-    together, _ = trainer.labelled_code_step(problem, codes, batch, shrink, 10.0)
+
+    def stepped(rows: torch.Tensor) -> torch.Tensor:
+        some, of_rows = problem.rows(rows), batch.rows(rows)
+        found = trainer.value_and_gradient(some, codes[rows], of_rows)
+        at = Standing(codes[rows], shrink[rows], *found)
+        return trainer.labelled_code_step(some, at, of_rows, 10.0).codes
+
+    together = stepped(torch.arange(N_SAMPLES))
     assert int(network[1].num_batches_tracked) == 0
     assert network.training
     for row in range(N_SAMPLES):
         one = torch.tensor([row])
-        alone, _ = trainer.labelled_code_step(
-            problem.rows(one), codes[one], batch.rows(one), shrink[one], 10.0
-        )
-        torch.testing.assert_close(alone, together[one])
+        torch.testing.assert_close(stepped(one), together[one])
     with evaluating(network):
         assert not network.training
     assert network.training

@@ -8,22 +8,11 @@ import time
 import numpy as np
 from sklearn.base import clone
 
-from halfseen.experiments.data import load, with_holes
+from halfseen.experiments.data import IMAGES, load, with_holes
 from halfseen.experiments.methods import choices, settings_of, validated
 from halfseen.experiments.rows import append, read
 from halfseen.experiments.runner import Context
-
-
-def cell(dataset: str, mechanism: str, rate: float, method: str, network: str, seed: int) -> dict:
-    """Return a cell."""
-    return {
-        "dataset": dataset,
-        "mechanism": mechanism,
-        "rate": rate,
-        "method": method,
-        "network": network,
-        "seed": seed,
-    }
+from halfseen.experiments.tuning import tuned
 
 
 def run(cell: dict, context: Context) -> dict:
@@ -62,6 +51,9 @@ def _settled(
 ):
     """Return a method with its settings, chosen on the training samples of the first seed."""
     candidates = choices(method, network, dataset, rate, context.small)
+    if method == "Simult." and dataset in IMAGES:
+        weights = tuned(dataset, network, mechanism, rate, context)
+        return candidates[0].set_params(**weights)
     if len(candidates) == 1:
         return candidates[0]
     question = {

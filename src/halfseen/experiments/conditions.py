@@ -14,9 +14,10 @@ from torch import nn
 from halfseen.boundary import choose_device
 from halfseen.certificates import Condition, type_one, type_two
 from halfseen.disk import PickedRows
-from halfseen.experiments.classifying import cell, prepared
+from halfseen.experiments.classifying import prepared
 from halfseen.experiments.data import load
 from halfseen.experiments.methods import settings_of
+from halfseen.experiments.rows import cell
 from halfseen.experiments.runner import Context
 from halfseen.fitting import training_mode
 from halfseen.learned_data import Data

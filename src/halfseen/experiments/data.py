@@ -13,6 +13,7 @@ from halfseen import datasets
 from halfseen.datasets import ImageSet
 from halfseen.masks import ampute
 
+IMAGES = ("mnist", "fashion_mnist", "cifar10")
 _SIDES = ("left", "right", "top", "bottom")
 _TEST_SEED = 100_000  # masks of test samples are drawn from seeds of their own
 

@@ -6,9 +6,10 @@ import base64
 
 import numpy as np
 
-from halfseen.experiments.classifying import cell, prepared
+from halfseen.experiments.classifying import prepared
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.methods import settings_of
+from halfseen.experiments.rows import cell
 from halfseen.experiments.runner import Context
 
 SETS = (("mnist", "cnn4"), ("fashion_mnist", "cnn4_bn"), ("cifar10", "resnet18"))

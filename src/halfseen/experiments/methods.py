@@ -2,7 +2,8 @@
 
 Settings of "Best" on image sets were chosen on validation images (docs/experiments.md); on the
 synthetic data every method chooses by validation samples, with holes, out of the training set of
-the first seed; so do rivals on image sets, between two weight decays. No method sees test samples.
+the first seed; so do rivals on image sets, between two weight decays, and "Simult." there, by the
+grid of `tuning`. No method sees test samples.
 """
 
 from __future__ import annotations

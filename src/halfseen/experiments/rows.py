@@ -19,6 +19,18 @@ CELL = ("dataset", "variant", "mechanism", "rate", "method", "network", "seed")
 _LIBRARIES = ("torch", "numpy", "scikit-learn")
 
 
+def cell(dataset: str, mechanism: str, rate: float, method: str, network: str, seed: int) -> dict:
+    """Return a cell."""
+    return {
+        "dataset": dataset,
+        "mechanism": mechanism,
+        "rate": rate,
+        "method": method,
+        "network": network,
+        "seed": seed,
+    }
+
+
 def key(cell: dict) -> tuple:
     """Return what makes a cell the same as another, whichever experiment asked for it."""
     return tuple(cell[name] for name in CELL)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from halfseen.experiments.classifying import cell, run
+from halfseen.experiments.classifying import run
+from halfseen.experiments.rows import cell
 
 __all__ = ["cells", "run"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from halfseen.experiments.classifying import cell, run
+from halfseen.experiments.classifying import run
 from halfseen.experiments.methods import RIVALS
+from halfseen.experiments.rows import cell
 
 __all__ = ["cells", "run"]
 

@@ -5,8 +5,9 @@ Beyond the paper, what people use today stands beside it in every cell.
 
 from __future__ import annotations
 
-from halfseen.experiments.classifying import cell, run
+from halfseen.experiments.classifying import run
 from halfseen.experiments.methods import MODERN
+from halfseen.experiments.rows import cell
 
 __all__ = ["cells", "run"]
 

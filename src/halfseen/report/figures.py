@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from halfseen.plots.drawing import draw_accuracy, draw_heat_map, draw_rows, make
 from halfseen.whole_files import write_whole
 
 _DPI = 90
+_ACROSS = 4  # heat maps in a line
 
 
 def planned(rows: list[dict]) -> dict[str, tuple[str, list[dict]]]:
@@ -117,12 +119,17 @@ def _tuning(rows: list[dict]):
 
     table = pd.DataFrame(rows).rename(columns={"accuracy_validation": "accuracy"})
     lambdas = table["method"].str.extract("λ1=(?P<lambda_rec>.+) λ2=(?P<lambda_l1>.+)")
-    panels = table.join(lambdas.astype(float)).groupby(["dataset", "network", "rate"])
-    figure = make_figure(3.6 * len(panels), 3.2)
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axis, ((dataset, network, rate), some) in zip(axes, panels, strict=True):
+    panels = table.join(lambdas.astype(float)).groupby(
+        ["dataset", "network", "mechanism", "rate"], sort=False
+    )
+    n_lines = math.ceil(len(panels) / _ACROSS)
+    figure = make_figure(3.2 * min(len(panels), _ACROSS), 2.8 * n_lines)
+    axes = figure.subplots(n_lines, min(len(panels), _ACROSS), squeeze=False).flatten()
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
+    for axis, ((dataset, network, mechanism, rate), some) in zip(axes, panels, strict=False):
         draw_heat_map(axis, some)
-        axis.set_title(f"{dataset}, {network}, {rate:.0%}")
+        axis.set_title(f"{dataset}, {network}, {mechanism} {rate:.0%}")
     figure.suptitle("Validation accuracy, %; the best is framed")
     return figure
 

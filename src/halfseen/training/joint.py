@@ -9,6 +9,7 @@ better dictionaries.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,26 @@ _FIRST_L1 = 6.0  # in units of lambda_l1
 _ANNEALED_SHARE = 0.6
 _POWER_STEPS, _FIRST_POWER_STEPS = 4, 40  # the vector is kept, so they add up
 _MARGIN = 1.05
+
+
+class Standing(NamedTuple):
+    """Where labelled codes stand between two steps.
+
+    Attributes
+    ----------
+    codes : Tensor of shape (n_samples, n_tiles, n_atoms)
+    shrink : Tensor of shape (n_samples,)
+        What the next step is shortened by.
+    value : Tensor of shape (n_samples,)
+        The objective of the codes.
+    gradient : Tensor of the shape of `codes`
+        Of all but the l1 term.
+    """
+
+    codes: Tensor
+    shrink: Tensor
+    value: Tensor
+    gradient: Tensor
 
 
 class Joint(CodingTrainer):
@@ -102,9 +123,10 @@ class Joint(CodingTrainer):
             state, gap = fastest_advance(dictionary)(problem, start, each, _CODE_STEPS)
             moved = torch.where(gap.isnan()[:, None], start.codes, state.codes)
             return moved.reshape(codes.shape), shrink
+        at = Standing(codes, shrink, *self.value_and_gradient(problem, codes, batch))
         for _ in range(_CODE_STEPS):
-            codes, shrink = self.labelled_code_step(problem, codes, batch, shrink, lipschitz)
-        return codes, shrink
+            at = self.labelled_code_step(problem, at, batch, lipschitz)
+        return at.codes, at.shrink
 
     @torch.no_grad()
     def _improve_vector(self, dictionary: Tensor, n_steps: int) -> None:
@@ -121,30 +143,29 @@ class Joint(CodingTrainer):
         self._annealing.fill_(max(1.0, _FIRST_L1 ** (1 - done / _ANNEALED_SHARE)))
 
     def labelled_code_step(
-        self, problem: MaskedLasso, codes: Tensor, batch: Samples, shrink: Tensor, lipschitz: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, problem: MaskedLasso, at: Standing, batch: Samples, lipschitz: Tensor
+    ) -> Standing:
         """Take one proximal step on λ1·J1 + λ2·J2 + label_weight·J0, per sample.
 
         The curvature of J0 is not known, so a sample whose objective would rise stays where
         it is and halves its steps; others lengthen theirs again, up to 1/`lipschitz`.
-
-        Returns
-        -------
-        codes : Tensor of shape (n_samples, n_tiles, n_atoms)
-        shrink : Tensor of shape (n_samples,)
-            What the next steps are shortened by.
         """
+        codes, shrink = at.codes, at.shrink
         step = (shrink / lipschitz).repeat_interleave(codes.shape[1])[:, None]
-        before, gradient = self.value_and_gradient(problem, codes, batch)
         moved = soft_threshold(
-            codes.flatten(0, 1) - step * gradient.flatten(0, 1),
+            codes.flatten(0, 1) - step * at.gradient.flatten(0, 1),
             step * problem.alpha[:, None],
             problem.positive,
         ).reshape(codes.shape)
-        after, _ = self.value_and_gradient(problem, moved, batch)
-        better = after <= before
-        new_shrink = torch.where(better, (1.2 * shrink).clamp(max=1), shrink / 2)
-        return torch.where(better[:, None, None], moved, codes), new_shrink
+        value, gradient = self.value_and_gradient(problem, moved, batch)
+        better = value <= at.value
+        each = better[:, None, None]
+        return Standing(
+            torch.where(each, moved, codes),
+            torch.where(better, (1.2 * shrink).clamp(max=1), shrink / 2),
+            torch.where(better, value, at.value),
+            torch.where(each, gradient, at.gradient),
+        )
 
     def value_and_gradient(
         self, problem: MaskedLasso, codes: Tensor, batch: Samples
