@@ -21,6 +21,7 @@ from halfseen import (
     fit_side_by_side,
     rivals,
 )
+from halfseen.disk import in_parts
 from halfseen.solvers.coordinate_descent import CoordinateDescent
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -158,6 +159,33 @@ def test_with_little_room_fewer_samples_are_taken_at_once(room, small_gpu, tried
     assert full.n_refused > 0
     assert max(full.sizes) <= room
     tried("questions to a model with too little memory", sum(map(len, expected)))
+
+
+def test_what_a_full_gpu_held_is_free_before_fewer_rows_are_tried():
+    held = []
+
+    class Holder:  # in a circle: goes only when the garbage collector comes
+        def __init__(self, tensor):
+            self.tensor, self.itself = tensor, self
+
+    def work(some):
+        assert [one() for one in held] == [None] * len(held)
+        tensor = torch.zeros(some.stop - some.start)
+        holder = Holder(tensor)
+        held.append(weakref.ref(tensor))
+        if len(holder.tensor) > 3:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+        holder.itself = None
+        return len(tensor)
+
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        assert [part for _, part in in_parts(10, 10, work)] == [2] * 5
+    finally:
+        if was_on:
+            gc.enable()
+    assert len(held) == 7  # ten and five rows were too many
 
 
 def test_without_any_room_the_error_says_what_to_do(tried):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import math
 import mmap
 import os
@@ -172,12 +173,17 @@ def in_parts(n_rows: int, n_at_once: int, work: Callable[[slice], T]) -> Iterato
     while start < n_rows:
         some = slice(start, min(n_rows, start + n_at_once))
         n_at_once = some.stop - start
+        full = False
         try:
             with gpu_memory_is_told("free some of it, or pass device='cpu'"):
                 result = work(some)
         except torch.cuda.OutOfMemoryError:
+            full = True
             if n_at_once == 1:
                 raise
+        if full:
+            # Only now is the error gone, and with it what it had hold of; cycles need a sweep.
+            gc.collect()
             n_at_once //= 2
             continue
         yield some, result
