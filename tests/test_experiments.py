@@ -16,6 +16,7 @@ from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
 from halfseen.experiments.summary import groups, mean_of, paired_p
 from halfseen.experiments.tuning import VALUES, tuned
+from halfseen.report.figures import planned
 from halfseen.report.page import results_page
 from halfseen.report.text import results_text
 
@@ -306,3 +307,22 @@ def test_the_papers_method_takes_its_weights_from_the_grid_and_asks_for_it(tmp_p
     assert (settled.lambda_rec, settled.lambda_l1) == (rec[1], l1[2])
     assert settled.training == "joint"
     assert settled.label_weight == 1.0
+
+
+def test_a_grid_that_is_not_whole_is_not_reported(tiny):
+    found = rows.read_all(tiny, ("tuning",))
+    assert len(found) == 4
+    assert "Tuning" in results_text(found)
+    assert set(planned(found)) == {"Tuning"}
+    for part in (found[:-1], [*found[:-1], {**found[-1], "status": "failed"}]):
+        assert "## Tuning" not in results_text(part)
+        assert planned(part) == {}
+
+
+def test_pictures_show_one_sample_of_every_class(tiny):
+    (row, *_) = rows.read(tiny / "examples.jsonl")
+    assert row["labels"] == list(range(8))
+    data = load("digits", None, 0, small=True)
+    first = [int(np.flatnonzero(data.y_test == label)[0]) for label in range(8)]
+    shown = unpacked(row["pictures"]["original"])
+    np.testing.assert_allclose(shown, data.X_test[first], atol=1 / 254)

@@ -340,9 +340,12 @@ class SparseCompletion(nn.Module):
 
     def reconstruct(self, codes: Tensor) -> Tensor:
         """Return the reconstructions of codes, shape (n_samples, *sample_shape)."""
-        tiles = codes @ self.dictionary.to(codes.dtype)
+        return self.put_together(codes @ self.dictionary.to(codes.dtype))
+
+    def put_together(self, tiles: Tensor) -> Tensor:
+        """Return samples from their coded tiles, the mean added again."""
         merged = put_together(tiles, self.layout, self.sample_shape)
-        return merged + self.mean.to(codes.dtype)
+        return merged + self.mean.to(tiles.dtype)
 
     def extra_repr(self) -> str:
         """Return the settings that torch shows between the brackets."""

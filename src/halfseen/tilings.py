@@ -101,6 +101,10 @@ def cut(X: Tensor, layout: Tensor) -> Tensor:
 def put_together(tiles: Tensor, layout: Tensor, sample_shape: tuple[int, ...]) -> Tensor:
     """Put tiles back together by a layout on their device, see `Tiling.merge`."""
     n_features = math.prod(sample_shape)
+    if layout.numel() == n_features:  # every feature is in one tile: nothing to add up
+        nothing = tiles.new_full((tiles.shape[0], n_features), math.nan)
+        merged = nothing.index_copy(1, layout.flatten(), tiles.flatten(1))
+        return merged.reshape(tiles.shape[0], *sample_shape)
     total = tiles.new_zeros(tiles.shape[0], n_features)
     # One tile at a time: no feature is written twice at once, so the sum has one order.
     for tile in range(layout.shape[0]):

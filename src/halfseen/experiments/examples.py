@@ -36,7 +36,8 @@ def run(cell: dict, context: Context) -> dict:
     mechanism, rate = cell["mechanism"], cell["rate"]
     clf, *training = prepared(cell, context)
     clf.fit(*training)
-    originals = data.X_test[:_N_IMAGES]
+    _, first = np.unique(data.y_test, return_index=True)  # of every class
+    originals = data.X_test[first[:_N_IMAGES]]
     holes = with_holes(originals, mechanism, rate, 0, test=True)
     pictures = {
         "original": originals,
@@ -47,7 +48,7 @@ def run(cell: dict, context: Context) -> dict:
     atoms = clf.module_.completion.dictionary.detach().cpu().numpy()[:_N_ATOMS]
     return {
         "settings": settings_of(clf),
-        "labels": data.y_test[:_N_IMAGES].tolist(),
+        "labels": data.y_test[first[:_N_IMAGES]].tolist(),
         "predicted": clf.predict(holes).tolist(),
         "pictures": {name: packed(values) for name, values in pictures.items()},
         "atoms": packed(atoms / np.abs(atoms).max() / 2 + 0.5),

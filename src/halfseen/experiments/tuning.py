@@ -13,8 +13,9 @@ import numpy as np
 
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.methods import choices, validated
-from halfseen.experiments.rows import cell, read_cells
+from halfseen.experiments.rows import CELL, cell, read_cells
 from halfseen.experiments.runner import Context
+from halfseen.experiments.summary import newest
 
 SETS = (("mnist", "logistic"), ("mnist", "cnn4"), ("cifar10", "resnet18"))
 _OF_MNIST = (0.32, 2.56, 20.48, 163.84), (10.24, 81.92, 655.36, 5242.88)
@@ -82,9 +83,21 @@ def tuned(dataset: str, network: str, mechanism: str, rate: float, context: Cont
     return grid[max(found, key=lambda method: found[method])]
 
 
+def whole_grids(rows: list[dict]) -> list[dict]:
+    """Return the rows of those grids of which none is missing: parts of one say little."""
+    there: dict[tuple, set[str]] = {}
+    for row in newest(rows):
+        there.setdefault(_place(row), set()).add(row["method"])
+    return [row for row in rows if there.get(_place(row), set()) >= _grid(row["dataset"]).keys()]
+
+
+def _place(row: dict) -> tuple:
+    return tuple(row[name] for name in CELL if name != "method")
+
+
 def _grid(dataset: str) -> dict[str, dict[str, float]]:
-    """Return the pairs of λ1 and λ2 by the names of their cells."""
+    """Return the pairs of λ1 and λ2 by the names of their cells; none for other data sets."""
     return {
         f"λ1={rec:g} λ2={l1:g}": {"lambda_rec": rec, "lambda_l1": l1}
-        for rec, l1 in itertools.product(*VALUES[dataset])
+        for rec, l1 in itertools.product(*VALUES.get(dataset, ((), ())))
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from halfseen.experiments import conditions, synthetic
+from halfseen.experiments import conditions, synthetic, tuning
 from halfseen.experiments.examples import unpacked
 from halfseen.experiments.summary import SIGNIFICANT, groups, mean_of, newest, paired_p
 from halfseen.plots.drawing import draw_accuracy, draw_heat_map, draw_rows, make_figure
@@ -24,6 +24,7 @@ def planned(rows: list[dict]) -> dict[str, tuple[str, list[dict]]]:
     found: dict[str, tuple[str, list[dict]]] = {}
     for name in _DRAWN:
         some = newest([row for row in rows if row["experiment"] == name])
+        some = tuning.whole_grids(some) if name == "tuning" else some
         if some:
             found[name.capitalize()] = (f"{name}.png", some)
     for row in newest([row for row in rows if row["experiment"] == "examples"]):

@@ -175,15 +175,20 @@ class Joint(CodingTrainer):
         Both are divided by 2·λ1 and the share's weight in J1, so that without labels they are
         those of the lasso.
         """
-        flat = codes.flatten(0, 1)
-        lasso = problem.objective(flat).reshape(codes.shape[:2]).sum(1)
-        fit = -(problem.residual(flat) @ problem.dictionary.T).reshape(codes.shape)
         n_observed, n_features = batch.observed.flatten(1).sum(1), batch.X[0].numel()
         scale = share_weight(n_observed, n_features, self.completion.rec_scaling, codes.dtype)
         weight = self.plan.label_weight / (2 * self.plan.lambda_rec * scale)
+
+        def per_sample(values: Tensor) -> Tensor:
+            return values.reshape(len(codes), -1).sum(1)
+
         with torch.enable_grad(), evaluating(self.network):
             leaf = codes.detach().requires_grad_()
-            seen = self.network_input(batch, self.completion.reconstruct(leaf))
+            tiles = leaf @ problem.dictionary
+            residual = (problem.X - tiles.flatten(0, 1)) * problem.observed
+            seen = self.network_input(batch, self.completion.put_together(tiles))
             labelled = weight * classification_loss(self.scores_from(seen), batch.y)
-            (pull,) = torch.autograd.grad(labelled.sum(), leaf)
-        return lasso + labelled.detach(), fit + pull
+            smooth = per_sample(residual.square()) / 2 + labelled
+            (gradient,) = torch.autograd.grad(smooth.sum(), leaf)
+        price = per_sample(problem.alpha[:, None] * codes.abs().flatten(0, 1))
+        return smooth.detach() + price, gradient
