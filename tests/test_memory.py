@@ -162,7 +162,7 @@ def test_with_little_room_fewer_samples_are_taken_at_once(room, small_gpu, tried
 
 
 def test_what_a_full_gpu_held_is_free_before_fewer_rows_are_tried():
-    held = []
+    held, errors = [], []
 
     class Holder:  # in a circle: goes only when the garbage collector comes
         def __init__(self, tensor):
@@ -174,7 +174,8 @@ def test_what_a_full_gpu_held_is_free_before_fewer_rows_are_tried():
         holder = Holder(tensor)
         held.append(weakref.ref(tensor))
         if len(holder.tensor) > 3:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+            errors.append(torch.cuda.OutOfMemoryError("CUDA out of memory."))
+            raise errors[-1]  # somebody keeps it, and with it the frame
         holder.itself = None
         return len(tensor)
 
@@ -185,7 +186,8 @@ def test_what_a_full_gpu_held_is_free_before_fewer_rows_are_tried():
     finally:
         if was_on:
             gc.enable()
-    assert len(held) == 7  # ten and five rows were too many
+    assert len(held) == 7
+    assert len(errors) == 2  # ten and five rows were too many
 
 
 def test_without_any_room_the_error_says_what_to_do(tried):

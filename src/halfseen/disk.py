@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
@@ -173,16 +174,14 @@ def in_parts(n_rows: int, n_at_once: int, work: Callable[[slice], T]) -> Iterato
     while start < n_rows:
         some = slice(start, min(n_rows, start + n_at_once))
         n_at_once = some.stop - start
-        full = False
         try:
             with gpu_memory_is_told("free some of it, or pass device='cpu'"):
                 result = work(some)
-        except torch.cuda.OutOfMemoryError:
-            full = True
+        except torch.cuda.OutOfMemoryError as error:
             if n_at_once == 1:
                 raise
-        if full:
-            # Only now is the error gone, and with it what it had hold of; cycles need a sweep.
+            # Tensors that frames of the error or circles hold must go before the next try.
+            traceback.clear_frames(getattr(error.__cause__, "__traceback__", None))
             gc.collect()
             n_at_once //= 2
             continue
