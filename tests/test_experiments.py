@@ -282,31 +282,37 @@ def test_wrong_usage(arguments, capsys):
     assert "halfseen" in "".join(capsys.readouterr())
 
 
-def test_the_papers_method_takes_its_weights_from_the_grid_and_asks_for_it(tmp_path):
+def test_the_papers_method_takes_its_weights_from_the_grid_and_runs_what_lacks(
+    tmp_path, monkeypatch
+):
     context = Context(out=tmp_path, variants=(("cifar10", "JPEG"),))
-    place = ("fashion_mnist", "cnn4_bn", "rectangle", 0.5)
-    with pytest.raises(ValueError, match="16 of 16 are not there; run first: halfseen reproduce"):
-        tuned(*place, context)
-    # Those of MNIST, with halves; the second seed and a cell that failed do not count.
-    grid = [c for c in experiment("tuning").cells(2, False) if c["mechanism"] == "half"]
-    for number, one in enumerate(grid):
-        accuracy = 0.9 if (number, one["seed"]) == (6, 0) else 0.01 * number
-        row = {"experiment": "tuning", "variant": "", "status": "done", **one}
-        rows.append(tmp_path / "tuning.jsonl", {**row, "accuracy_validation": accuracy})
-        rows.append(tmp_path / "tuning.jsonl", {**row, "status": "failed"})
     rec, l1 = VALUES["mnist"]
-    assert tuned(*place, context) == {"lambda_rec": rec[1], "lambda_l1": l1[2]}
-    assert tuned("mnist", "cnn4", "half", 0.5, context)["lambda_rec"] == rec[1]
-    with pytest.raises(ValueError, match="--only mechanism=random --only rate=0.5"):
-        tuned("mnist", "cnn4", "random", 0.5, context)
-    cell_there = cell(*place[:1], *place[2:], "Simult.", place[1], 3)
-    settled = classifying._settled(
-        *(cell_there[name] for name in ("dataset", "mechanism", "rate", "method", "network")),
-        context,
-    )
+    asked = []
+
+    def measured(one, context):
+        asked.append(one)
+        return {"accuracy_validation": 0.9 if len(asked) == 7 else 0.5}
+
+    monkeypatch.setattr(experiment("tuning"), "run", measured)
+    # Those of MNIST, with halves, also for rectangles on Fashion-MNIST.
+    place = ("fashion_mnist", "cnn4_bn", "rectangle", 0.5)
+    for _ in range(2):
+        assert tuned(*place, context) == {"lambda_rec": rec[1], "lambda_l1": l1[2]}
+    assert len(asked) == 16  # once
+    assert {(c["dataset"], c["mechanism"], c["network"], c["seed"]) for c in asked} == {
+        ("mnist", "half", "cnn4", 0)
+    }
+    # Another seed does not count, nor does what failed.
+    other = {**rows.read(tmp_path / "tuning.jsonl")[0], "accuracy_validation": 1.0}
+    rows.append(tmp_path / "tuning.jsonl", {**other, "seed": 1})
+    rows.append(tmp_path / "tuning.jsonl", {**other, "status": "failed"})
+    settled = classifying._settled(place[0], *place[2:], "Simult.", place[1], context)
     assert (settled.lambda_rec, settled.lambda_l1) == (rec[1], l1[2])
-    assert settled.training == "joint"
-    assert settled.label_weight == 1.0
+    assert (settled.training, settled.label_weight) == ("joint", 1.0)
+
+    monkeypatch.setattr(experiment("tuning"), "run", lambda *_: 1 / 0)
+    with pytest.raises(ValueError, match="16 of its 16 cells for mnist, cnn4, random 50% failed"):
+        tuned("mnist", "cnn4", "random", 0.5, context)
 
 
 def test_a_grid_that_is_not_whole_is_not_reported(tiny):

@@ -8,6 +8,7 @@ alpha = λ2 / (2·λ1·M), so along a diagonal of the grid alpha stays and label
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.methods import choices, validated
 from halfseen.experiments.rows import CELL, cell, read_cells
 from halfseen.experiments.runner import Context
+from halfseen.experiments.runner import run as run_cells
 from halfseen.experiments.summary import newest
 
 SETS = (("mnist", "logistic"), ("mnist", "cnn4"), ("cifar10", "resnet18"))
@@ -58,28 +60,28 @@ def run(cell: dict, context: Context) -> dict:
 
 
 def tuned(dataset: str, network: str, mechanism: str, rate: float, context: Context) -> dict:
-    """Return the λ1 and λ2 that the grid's rows of the first seed speak for.
+    """Return the λ1 and λ2 that the grid of the first seed speaks for; run what lacks of it.
 
     Rectangles take those of halves, Fashion-MNIST those of MNIST.
     """
-    names = (_SAME_AS.get(name, name) for name in (dataset, network, mechanism))
-    place = dict(zip(("dataset", "network", "mechanism"), names, strict=True))
-    variant = dict(context.variants).get(place["dataset"], "")
-    place |= {"variant": variant, "rate": rate, "seed": 0}
-    grid = _grid(place["dataset"])
+    if context.out is None:
+        raise ValueError("Simult. chooses by a grid, whose rows need a folder: pass out.")
+    dataset, network, mechanism = (_SAME_AS.get(n, n) for n in (dataset, network, mechanism))
+    place = {"dataset": dataset, "mechanism": mechanism, "rate": rate, "network": network}
+    wanted = [one for one in cells(1, small=False) if place.items() <= one.items()]
+    n_failed = run_cells("tuning", sys.modules[__name__], wanted, context.out, context)
+    if n_failed or not wanted:
+        raise ValueError(
+            f"Simult. chooses by a grid of λ1 and λ2, and {n_failed} of its {len(wanted)} cells "
+            f"for {dataset}, {network}, {mechanism} {rate:.0%} failed."
+        )
+    place |= {"variant": dict(context.variants).get(dataset, ""), "seed": 0}
+    grid = _grid(dataset)
     found = {
         row["method"]: row["accuracy_validation"]
-        for row in ([] if context.out is None else read_cells(context.out / "tuning.jsonl"))
-        if row["status"] == "done" and place.items() <= row.items() and row["method"] in grid
+        for row in newest(read_cells(context.out / "tuning.jsonl"))
+        if place.items() <= row.items() and row["method"] in grid
     }
-    if len(found) < len(grid):
-        wanted = " ".join(
-            f"--only {name}={value}" for name, value in place.items() if name != "variant"
-        )
-        raise ValueError(
-            f"Simult. takes λ1 and λ2 from the rows of a grid, and {len(grid) - len(found)} of "
-            f"{len(grid)} are not there; run first: halfseen reproduce tuning {wanted}"
-        )
     return grid[max(found, key=lambda method: found[method])]
 
 
