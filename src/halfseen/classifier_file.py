@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -17,12 +15,12 @@ from halfseen.boundary import plain
 from halfseen.fitting import is_number, is_whole
 from halfseen.networks import named_shapes
 from halfseen.sparse_fitting import Fitted, check_settings, make_module
-from halfseen.storage import one_line
 from halfseen.tilings import Channels, Patches, Tiling, Whole
 from halfseen.training.loop import check_history
 from halfseen.training.published import Published
 
 KIND = "classifier"
+WHOLE = "a whole classifier"
 _MOST_LETTERS = 2**24  # of all labels, each counted as the longest
 _PLAIN = (
     "n_atoms",
@@ -84,7 +82,7 @@ def load(cls, path: str | os.PathLike, network, device):
 
 def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
     """Return a classifier of class `cls` from a tree that `to_tree` made, read from `path`."""
-    with whole_classifier(path):
+    with storage.must_hold(path, WHOLE):
         parameters = dict(tree["parameters"])
         own = parameters["network"] is None
     if own and network is None:
@@ -92,29 +90,10 @@ def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
             f"{str(path)!r} has a network of its own; pass the function (or module) that makes "
             f"it: load(path, network=...)."
         )
-    with whole_classifier(path):
+    with storage.must_hold(path, WHOLE):
         if own:
             parameters["network"] = network
         return _restored(cls, tree, parameters, device)
-
-
-@contextlib.contextmanager
-def whole_classifier(path: str | os.PathLike) -> Iterator[None]:
-    """Say which file it is that cannot be made a classifier."""
-    try:
-        yield
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        ValueError,
-        OverflowError,
-    ) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"{str(path)!r} does not hold a whole classifier: {one_line(reason)}"
-        ) from error
 
 
 def _restored(cls, tree: dict, parameters: dict, device):

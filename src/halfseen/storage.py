@@ -7,9 +7,11 @@ executed on reading.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,29 @@ def _read_once(path: Path, kinds: tuple[str, ...]) -> tuple[str, dict]:
         raise ValueError(
             f"{str(path)!r} is no file of halfseen, or it is cut off or damaged "
             f"({type(error).__name__}: {one_line(error)})."
+        ) from error
+
+
+@contextlib.contextmanager
+def must_hold(path: str | os.PathLike, what: str, advice: str = "") -> Iterator[None]:
+    """Say which file it is that does not hold what it should, whatever goes wrong with its tree.
+
+    Parameters
+    ----------
+    path : path
+    what : str
+        Such as "a whole classifier".
+    advice : str
+        What to do, for the end of the message.
+    """
+    try:
+        yield
+    except (
+        LookupError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError,
+    ) as error:  # fmt: skip
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(
+            f"{str(path)!r} does not hold {what}: {one_line(reason)}{advice}"
         ) from error
 
 

@@ -13,7 +13,6 @@ from halfseen import classifier_file, storage
 from halfseen.boundary import plain
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
-from halfseen.classifier_file import whole_classifier
 from halfseen.fitting import require
 from halfseen.table_columns import Column
 from halfseen.table_encoder import TableEncoder
@@ -156,10 +155,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def from_tree(cls, tree: dict, path: str | os.PathLike, device="auto") -> TableClassifier:
         """Return a classifier from the tree of a file, read from `path`."""
-        with whole_classifier(path):
+        with storage.must_hold(path, classifier_file.WHOLE):
             stored = tree["classifier"]
         inner = classifier_file.from_tree(SparseCodingClassifier, stored, path, None, device)
-        with whole_classifier(path):
+        with storage.must_hold(path, classifier_file.WHOLE):
             encoder = TableEncoder(**tree["encoder"])
             encoder.check_settings()
             encoder.columns_ = [Column.from_plain(stored) for stored in tree["columns"]]

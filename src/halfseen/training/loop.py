@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ _LEAST_PATIENCE = 10  # epochs without a better validation accuracy
 _PATIENT_SHARE = 0.25  # of all epochs
 _WRITING_SHARE = 0.05  # of the time may go into checkpoints
 _SAMPLES_AT_ONCE = 256
+_WHOLE = "a whole training", "; remove it to begin anew."
 _ADVICE = {
     "J0": "lower learning_rate, or check the scale of what the network sees",
     "J1": "lower the rate of dictionary and codes, or lambda_rec; check X for huge values",
@@ -51,7 +51,7 @@ class Checkpoint:
 def saved_seed(path: str | os.PathLike) -> int:
     """Return the seed of the training that a checkpoint is of."""
     tree = storage.read(path, "checkpoint")
-    with _whole_training(path):
+    with storage.must_hold(path, *_WHOLE):
         seed = tree["seed"]
         if not is_whole(seed, least=0) or seed >= 2**32:
             raise ValueError(f"its seed is {seed!r}")
@@ -212,7 +212,7 @@ def _load(checkpoint: Checkpoint, trainer: Trainer) -> dict | None:
             f"the checkpoint {str(checkpoint.path)!r} is of a training with other data, settings "
             f"or device; remove it or pass another path."
         )
-    with _whole_training(checkpoint.path):
+    with storage.must_hold(checkpoint.path, *_WHOLE):
         check_history(tree["history"])
         for saved in (tree["trainer"], *([] if tree["best"] is None else [tree["best"]])):
             for name, module in trainer.modules.items():
@@ -233,18 +233,3 @@ def check_history(history: list[dict]) -> None:
         isinstance(value, int | float) for record in history for value in record.values()
     ):
         raise ValueError("its records of training are not numbers")
-
-
-@contextlib.contextmanager
-def _whole_training(path: str | os.PathLike) -> Iterator[None]:
-    """Say which file it is that a training cannot go on from."""
-    try:
-        yield
-    except (
-        LookupError, TypeError, AttributeError, RuntimeError, ValueError, OverflowError,
-    ) as error:  # fmt: skip
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"{str(path)!r} is damaged: it does not hold a whole training "
-            f"({storage.one_line(reason)}); remove it to begin anew."
-        ) from error
