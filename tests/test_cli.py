@@ -364,3 +364,56 @@ def test_models_and_data_of_two_kinds(trained, tmp_path, capsys):
     assert (
         main(["predict", str(trained / "model"), new, "--out", str(tmp_path / "d.csv" / "x")]) == 2
     )
+
+
+def test_columns_that_the_model_does_not_take_are_copied_as_they_are(trained, tmp_path, capsys):
+    new = table(seed=1).drop(columns="state").head(4).round({"dose": 2})
+    new = new.assign(country=["NA", "DE", "-", "?"], state=["none", "", "null", "ill "])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "filled.csv"
+    assert (
+        main(["impute", str(trained / "model"), str(tmp_path / "new.csv"), "--out", str(out)]) == 0
+    )
+    found = pd.read_csv(out, dtype=str, keep_default_na=False)
+    for name in ("country", "state"):
+        assert found[name].tolist() == new[name].tolist()
+    n_holes = int(new[["age", "blood", "dose"]].isna().sum().sum())
+    assert f"{n_holes} holes filled" in capsys.readouterr().out
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    frame = table().assign(zip=[f"{place % 7:05d}" for place in range(len(table()))])
+    frame = frame.assign(number=[str(place % 9) for place in range(len(frame))])
+    frame.loc[::5, ["zip", "number"]] = None
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    model, data, out = (str(tmp_path / name) for name in ("m", "t.parquet", "o.parquet"))
+    assert main(["fit", data, "--target", "state", "--epochs", "3", "--out", model]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    found = pd.read_parquet(out)
+    given = pd.read_parquet(tmp_path / "t.parquet")
+    for name in ("zip", "number", "blood"):
+        assert found[name].dtype == given[name].dtype
+        seen = given[name].notna()
+        assert found[name][seen].tolist() == given[name][seen].tolist()
+        assert all(isinstance(value, str) for value in found[name])
+    assert set(found["zip"]) <= set(given["zip"].dropna())
+
+
+def test_labels_are_stripped_as_other_fields_are(tmp_path, capsys):
+    frame = table()
+    frame["state"] = [f"{label}{' ' * (row % 2)}" for row, label in enumerate(frame["state"])]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model, data = (str(tmp_path / name) for name in ("m", "t.csv"))
+    assert main(["fit", data, "--target", "state", "--epochs", "3", "--out", model]) == 0
+    assert TableClassifier.load(model).classes_.tolist() == ["ill", "well"]
+    frame.loc[4, "state"] = "  "
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert main(["fit", data, "--target", "state", "--out", model]) != 0
+    assert "no label in 1 rows, the first is row 4" in capsys.readouterr().err
+
+
+def test_archives_of_objects_say_what_to_do(tmp_path, capsys):
+    X, y = np.zeros((4, 2)), np.array(["a", "b"] * 2, dtype=object)
+    np.savez(tmp_path / "t.npz", X=X, y=y)
+    assert main(["fit", str(tmp_path / "t.npz"), "--out", str(tmp_path / "m")]) != 0
+    assert "holds Python objects" in capsys.readouterr().err

@@ -147,3 +147,13 @@ def test_errors_name_method_and_fold(iris):
             compare(estimators, X, y)
     with pytest.raises(ValueError, match="inconsistent"):
         compare(MODELS, X, y[:-1])
+
+
+def test_no_method_sees_what_a_mask_hides():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((200, 4))
+    y, mask = (X.sum(1) > 0).astype(int), random.random(X.shape) < 0.5
+    methods = {"boosting": rivals.gradient_boosting(random_state=0, max_iter=10)}
+    masked = compare(methods, np.ma.masked_array(X, mask), y, cv=2)
+    holes = compare(methods, np.where(mask, np.nan, X), y, cv=2)
+    assert masked["accuracy"].tolist() == holes["accuracy"].tolist()

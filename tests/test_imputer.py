@@ -1,7 +1,9 @@
+import datetime
 import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
@@ -13,7 +15,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from halfseen import Channels, Patches, SparseCodingImputer, Whole, sparse_encode
+from halfseen import (
+    Channels,
+    Patches,
+    SparseCodingClassifier,
+    SparseCodingImputer,
+    Whole,
+    sparse_encode,
+)
 
 
 def quick(**settings):
@@ -356,3 +365,18 @@ def test_wrong_shapes_after_fit_are_explained(digits):
     images = quick(tiling=Patches(3, 2)).fit(incomplete.reshape(-1, 8, 8))
     with pytest.raises(ValueError, match=r"shape \(8, 8\) were learned.*\(8, 9\)"):
         images.transform(np.ones((1, 8, 9)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pd.DataFrame({"a": pd.to_datetime(["2020-01-01", None, "2021-01-01"] * 9)}),
+        lambda: pd.DataFrame({"a": pd.to_timedelta([1, None, 3] * 9, unit="D"), "b": 1.0}),
+        lambda: np.array([["2020-01-01"], ["NaT"]] * 9, dtype="datetime64[ns]"),
+        lambda: pl.DataFrame({"a": [datetime.date(2020, 1, 1), None] * 9}),
+    ],
+)
+def test_dates_are_no_numbers(make):
+    for estimator in (SparseCodingImputer(n_steps=2), SparseCodingClassifier(n_epochs=1)):
+        with pytest.raises(ValueError, match="X has dates or durations.*TableClassifier"):
+            estimator.fit(make(), np.arange(len(make())) % 2)

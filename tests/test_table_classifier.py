@@ -1,12 +1,14 @@
 """Rows of a table in, classes, completed tables and certificates out; one file keeps all."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from halfseen import SparseCodingClassifier, TableClassifier, TableEncoder, storage
+from halfseen import SparseCodingClassifier, TableClassifier, TableEncoder, rivals, storage
 
 
 def patients(n=160, seed=0):
@@ -146,3 +148,44 @@ def test_types_come_back_as_they_were_given(fitted):
     np.testing.assert_array_equal(
         clf.impute(fractions)["age"][table["age"].notna()], fractions["age"].dropna()
     )
+
+
+def test_filled_values_are_of_the_column_s_own_kind():
+    days = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
+    table = pd.DataFrame(
+        {
+            "grade": pd.Categorical([1, 2, 3, None] * 15),
+            "range": pd.cut(pd.Series([1.0, 5.0, 9.0, None] * 15), 3),
+            "day": [*days, None] * 15,
+            "mixed": [1, "a", 2.5, None] * 15,
+        }
+    )
+    clf = TableClassifier(SparseCodingClassifier("mlp", n_epochs=3, random_state=0))
+    clf.fit(table, ["ill", "well"] * 30)
+    filled = clf.impute(table)
+    for name in table:
+        observed = table[name].dropna()
+        assert filled[name].notna().all()
+        assert filled[name].dtype == table[name].dtype
+        if name != "day":
+            assert set(filled[name]) == set(observed)
+    assert all(type(value) is datetime.date for value in filled["day"])
+
+
+def test_names_of_columns_that_are_no_text_can_be_saved(tmp_path):
+    months = pd.date_range("2024-01-01", periods=2)
+    table = pd.DataFrame([[1.0, 2.0], [np.nan, 3.0]] * 20, columns=months)
+    clf = TableClassifier(SparseCodingClassifier("mlp", n_epochs=3, random_state=0))
+    filled = clf.fit(table, ["ill", "well"] * 20).impute(table)
+    clf.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(TableClassifier.load(tmp_path / "model").impute(table), filled)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", None, "b"] * 20, pd.Series(["a", pd.NA, "b"] * 20, dtype="string")]
+)
+def test_missing_labels_are_told(labels):
+    table = pd.DataFrame({"x": range(60)})
+    for clf in (TableClassifier(), SparseCodingClassifier(), rivals.mean_fill()):
+        with pytest.raises(ValueError, match="no label for 20 samples, the first is sample 1"):
+            clf.fit(table, labels)

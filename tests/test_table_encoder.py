@@ -1,8 +1,12 @@
 """Tables with columns of any kind: to numbers with holes, and back."""
 
+import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -239,3 +243,57 @@ def test_a_column_without_values_is_left_out(table):
     back = encoder.inverse_transform(values)
     assert list(back.columns) == list(table.columns)
     assert back["blood"].isna().all()
+
+
+def test_masked_arrays_hide_what_is_masked():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    mask = np.random.default_rng(1).random(X.shape) < 0.3
+    holes = np.where(mask, np.nan, X)
+    encoder = TableEncoder().fit(np.ma.masked_array(np.where(mask, -999.0, X), mask))
+    np.testing.assert_array_equal(
+        encoder.transform(np.ma.masked_array(X, mask)), TableEncoder().fit_transform(holes)
+    )
+
+
+@pytest.mark.parametrize("in_training", [True, False])
+def test_periods_are_dates_wherever_holes_are(in_training):
+    table = pd.DataFrame({"month": pd.period_range("2020-01", periods=60, freq="M")})
+    with_hole = table.copy()
+    with_hole.loc[3, "month"] = pd.NaT
+    encoder = TableEncoder().fit(with_hole if in_training else table)
+    assert encoder.columns_[0].kind == "date"
+    numbers = encoder.transform(with_hole)
+    assert np.flatnonzero(np.isnan(numbers[:, 0])).tolist() == [3]
+    assert (np.diff(np.delete(numbers[:, 0], 3)) > 0).all()
+    back = encoder.inverse_transform(numbers)["month"]
+    assert back.dtype == table["month"].dtype
+    assert back.drop(3).equals(table["month"].drop(3))
+
+
+def test_whole_numbers_that_begin_with_a_zero_are_codes():
+    table = pd.DataFrame({"zip": ["01000", "01001", None], "n": ["0", "10", "-3"]})
+    encoder = TableEncoder().fit(table)
+    assert [column.kind for column in encoder.columns_] == ["category", "number"]
+    assert encoder.inverse_transform(encoder.transform(table))["zip"][0] == "01000"
+
+
+@pytest.mark.parametrize("between", [" ", "T"])
+def test_dates_in_text_come_back_as_they_were_spelled(between):
+    spelled = [f"2020-01-{day:02d}{between}00:00:00" for day in (1, 5, 9)]
+    encoder = TableEncoder().fit(pd.DataFrame({"when": spelled}))
+    filled = encoder.inverse_transform([[0.0]])["when"][0]
+    assert filled == f"2020-01-05{between}00:00:00"
+    mixed = TableEncoder().fit(pd.DataFrame({"when": [spelled[0], "2020-01-09"]}))
+    assert mixed.inverse_transform([[0.0]])["when"][0] == "2020-01-05"
+
+
+@pytest.mark.parametrize(
+    ("value", "arrow"),
+    [(datetime.date(2020, 1, 1), pa.date32()), (Decimal("1.25"), pa.decimal128(5, 2))],
+)
+def test_types_of_arrow_that_are_not_known_are_refused(value, arrow):
+    column = pd.Series([value, None], dtype=pd.ArrowDtype(arrow))
+    with pytest.raises(ValueError, match="column 'x' has the type .*convert it"):
+        TableEncoder().fit(pd.DataFrame({"x": column}))
+    whole = pd.Series([1, None], dtype=pd.ArrowDtype(pa.int64()))
+    assert TableEncoder().fit(pd.DataFrame({"x": whole})).columns_[0].kind == "number"

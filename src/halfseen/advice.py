@@ -45,17 +45,18 @@ def advise(table: pd.DataFrame, ours: str, most_common: float, n_rows: int) -> s
         f"{_percent(other['accuracy'])}: {_points(best['accuracy'] - other['accuracy'])} less."
     )
     if math.isnan(p):
-        return f"Use {best['method']} here. {text} It is so in every fold; no test is possible."
+        choice = f"{best['method']} is probably the better choice here."
+        return f"{choice} {text} It is by as much in every fold, so no test is possible."
     if p < _SURE:
         return f"Use {best['method']} here. {text} That is hardly chance ({_p(p)})."
     if p < _FAIRLY_SURE:
         choice = f"{best['method']} is probably the better choice here."
         return f"{choice} {text} It may be chance ({_p(p)})."
+    verdict = f"{ours} is ahead, but not surely." if leads else "These data cannot tell:"
     return (
-        f"{f'{ours} is ahead, but not surely.' if leads else 'Either will do:'} {text} That may "
-        f"well be chance ({_p(p)}). {best['method']} takes {_seconds(best['fit_seconds'])} to "
-        f"train, {other['method']} {_seconds(other['fit_seconds'])}; only {ours} also says which "
-        f"rows are certain."
+        f"{verdict} {text} That may well be chance ({_p(p)}). {best['method']} takes "
+        f"{_seconds(best['fit_seconds'])} to train, {other['method']} "
+        f"{_seconds(other['fit_seconds'])}; only {ours} also says which rows are certain."
     )
 
 

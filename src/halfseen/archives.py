@@ -91,5 +91,10 @@ def _check_header(stream: IO[bytes], n_stored: int) -> None:
     if version not in readers:
         raise ValueError(f"version {version} of the format .npy is not known")
     shape, _, dtype = readers[version](stream)
+    if dtype.hasobject:
+        raise ValueError(
+            "an array holds Python objects, which are not read: they could run code; save it as "
+            "numbers or text, such as y.astype(str)"
+        )
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > n_stored:
         raise ValueError(f"an array of shape {shape} is not all there")

@@ -89,6 +89,11 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
+    if _has_times(X):
+        raise ValueError(
+            "X has dates or durations, of which no numbers are made here; numbers were expected. "
+            "For tables with such columns there are TableClassifier and TableEncoder."
+        )
     with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
         values = check_array(
             without_mask(X),
@@ -101,6 +106,16 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if 0 in values.shape[1:]:
         raise ValueError(f"X has samples without features: its shape is {values.shape}.")
     return values
+
+
+def _has_times(X: Any) -> bool:
+    """Say whether an array, or a column of a frame of pandas or polars, has dates or durations."""
+    dtypes = getattr(X, "dtypes", None)
+    listed = [getattr(X, "dtype", None)] if dtypes is None else np.atleast_1d(dtypes)
+    return any(
+        getattr(dtype, "kind", "") in ("m", "M") or getattr(dtype, "is_temporal", bool)()
+        for dtype in listed
+    )
 
 
 def checked_rows(X: Any, estimator: Any, columns: Sequence[str] | None = None) -> Any:

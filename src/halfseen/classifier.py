@@ -112,8 +112,11 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     Notes
     -----
-    Features are standardised first (images by one scale for all pixels, tables column by
-    column), except with "published" training; λ1 and λ2 act on standardised values. Samples
+    Features are standardised first, except with "published" training: images by one scale for
+    all pixels, tables column by column. Where more than half of the columns reach both the
+    smallest and the largest value of all, as pixels, ratings and 0/1 columns do, all columns
+    share one scale; put a ``StandardScaler`` before a table in which others are in smaller
+    units. λ1 and λ2 act on standardised values. Samples
     that are equal in features and label count as one with the sum of their weights, so the
     order of the rows does not matter and a weight of two is the same as a row twice.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from halfseen.boundary import without_mask
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -90,7 +92,8 @@ def fold_scores(
         raise ValueError(
             f"estimators must be a dict from names to classifiers, not empty; got {estimators!r}."
         )
-    X_test = X if X_test is None else X_test
+    X = without_mask(X)  # others would see what it hides
+    X_test = X if X_test is None else without_mask(X_test)
     check_consistent_length(X, y, X_test)
     y = np.asarray(y)
     assert_all_finite(y, input_name="y")

@@ -22,6 +22,21 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return odds / odds.sum(1, keepdims=True)
 
 
+def _require_labels(y: Any) -> None:
+    """Refuse labels that are missing among objects or text, of which others say nothing clear."""
+    import pandas as pd
+
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind != "O":
+        return
+    missing = pd.isna(labels)
+    if missing.any():
+        raise ValueError(
+            f"y has no label for {int(missing.sum())} samples, the first is sample "
+            f"{int(missing.argmax())}; remove them."
+        )
+
+
 class ScoringClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of samples with holes that gives every class a score."""
 
@@ -88,6 +103,7 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
+        _require_labels(y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(values, y)
         assert_all_finite(y, input_name="y")

@@ -117,7 +117,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_._certified(values, free=free)
 
     def impute(self, X) -> pd.DataFrame:
-        """Return the table with its holes filled; columns, order and types stay."""
+        """Return the table, as a frame of pandas, with its holes filled.
+
+        Columns, their order and their types stay.
+        """
         values = self._fitted().impute(self.encoder_.transform(X))
         filled = self.encoder_.inverse_transform(values)
         given = self.encoder_.with_holes(X)

@@ -34,7 +34,8 @@ class Column:
     whole : bool
         Whether all numbers were whole ones, or all dates whole days.
     categories : tuple of str
-        Of a category; of truth values that were text, how false and true were spelled.
+        Of a category; of truth values that were text, how false and true were spelled; of dates
+        that were text with hours, minutes and seconds, what stands before the hours.
     had_holes : bool
     """
 
@@ -129,14 +130,18 @@ class Column:
             spell: Callable[[Any], str] = dict(enumerate(self.categories)).__getitem__
         elif self.kind == "date":
             spell = (lambda day: str(day.date())) if self.whole else (lambda time: str(time))
+            if self.categories:
+                form = f"%Y-%m-%d{self.categories[0]}%H:%M:%S"
+                spell = lambda time: time.strftime(form)  # noqa: E731
         else:
             spell = (lambda number: f"{number:.0f}") if self.whole else (lambda n: f"{n:.6g}")
         known = values.astype(object).where(values.notna(), None)
         return known.map(lambda value: None if value is None else spell(value)).astype(object)
 
     def to_plain(self) -> dict:
-        """Return what JSON knows, for a file."""
-        return {**asdict(self), "categories": list(self.categories)}
+        """Return what JSON knows, for a file; a name that it does not know as text."""
+        name = self.name if isinstance(self.name, str | int | float | tuple) else str(self.name)
+        return {**asdict(self), "name": name, "categories": list(self.categories)}
 
     @classmethod
     def from_plain(cls, stored: dict) -> Column:
@@ -212,11 +217,18 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
             return Column(name, kind, dtype, categories=tuple(spellings), had_holes=had_holes)
         centre, scale = _centre_and_scale(known, weight[~missing], name)
         whole = bool((known == np.rint(known)).all())
-        return Column(name, kind, dtype, centre, scale, whole, (), had_holes)
+        between = _before_hours(values) if (kind, dtype) == ("date", "text") else ()
+        return Column(name, kind, dtype, centre, scale, whole, between, had_holes)
     counts = pd.Series(weight).groupby(text_of(values).to_numpy()).sum()
     frequent = counts.sort_values(ascending=False, kind="stable").index[:max_categories]
     categories = tuple(sorted(frequent))
     return Column(name, "category", dtype, categories=categories, had_holes=had_holes)
+
+
+def _before_hours(values: pd.Series) -> tuple[str, ...]:
+    """Return what stands between day and time in text, the same in all of it; else nothing."""
+    found = text_of(values.dropna()).str.extract(r"^.{10}([ T])\d\d:\d\d:\d\d$")[0]
+    return (str(found.iloc[0]),) if found.nunique(dropna=False) == 1 and found.notna().all() else ()
 
 
 def _centre_and_scale(known: np.ndarray, weight: np.ndarray, name: Any) -> tuple[float, float]:

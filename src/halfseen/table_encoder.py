@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import checked_weights, finite_floats
+from halfseen.boundary import checked_weights, finite_floats, without_mask
 from halfseen.fitting import is_whole, require
 from halfseen.table_columns import as_frame, learn_column
 from halfseen.table_values import without
@@ -23,7 +23,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Numbers and dates are centred and scaled to variance 1. A category becomes a block of
     columns, one of them 1, the others 0. Where a category is missing, or was never seen in
     training, the whole block is a hole: missing is not a category of its own. Text that reads
-    as numbers or dates in every row is taken as such. A column without any value is left out.
+    as numbers or dates in every row is taken as such, but for whole numbers that begin with a
+    zero, which are codes. Durations are categories. A column without any value is left out.
 
     Parameters
     ----------
@@ -171,6 +172,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def _checked(self, X: Any, reset: bool) -> Any:
+        X = without_mask(X)
         if hasattr(X, "to_pandas"):  # polars, pyarrow
             X = X.to_pandas()
         if hasattr(X, "iloc"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ def read_frame(
     target: str | None = None,
     missing: Iterable[str] = (),
     as_text: bool = False,
+    columns: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """Return a table, missing values as NaN or None.
 
@@ -41,6 +42,8 @@ def read_frame(
     as_text : bool
         Whether to leave the fields of a CSV or TSV file as they are: what a column is should
         not depend on the rows that are in the file.
+    columns : collection of str, optional
+        In which columns to look for holes; others stay as they are. By default in all.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -50,13 +53,13 @@ def read_frame(
         if kind == ".parquet":
             frame = _read_parquet(path)
         else:
-            frame = _read_text(path, kind, target, as_text)
+            frame = _read_text(path, kind, target, as_text, columns)
     except FileNotFoundError:
         raise
     except (ValueError, OSError) as error:  # what pandas and pyarrow raise
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
     for name in frame.columns:
-        if name != target:
+        if name != target and (columns is None or name in columns):
             frame[name] = without(frame[name], tuple(missing), usual=True)
     return frame
 
@@ -117,7 +120,9 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
-def _read_text(path: Path, kind: str, target: str | None, as_text: bool) -> pd.DataFrame:
+def _read_text(
+    path: Path, kind: str, target: str | None, as_text: bool, wanted: Collection[str] | None
+) -> pd.DataFrame:
     import pandas as pd
 
     settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
@@ -126,7 +131,8 @@ def _read_text(path: Path, kind: str, target: str | None, as_text: bool) -> pd.D
     if twice:
         raise ValueError(f"it has the column {', '.join(map(repr, twice))} more than once")
     columns = pd.read_csv(path, nrows=0, **settings).columns
-    holes = {column: [""] if column == target else _HOLES for column in columns}
+    looked_at = columns if wanted is None else [name for name in columns if name in wanted]
+    holes = {column: [""] if column == target else _HOLES for column in looked_at}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
@@ -141,4 +147,7 @@ def _read_text(path: Path, kind: str, target: str | None, as_text: bool) -> pd.D
             )
         except pd.errors.ParserWarning as error:
             raise ValueError("its rows have more fields than its header has names") from error
+    if target in frame.columns and pd.api.types.is_string_dtype(frame[target].dtype):
+        labels = frame[target].str.strip()  # as all other fields
+        frame[target] = labels.mask(labels.eq("").to_numpy(dtype=bool, na_value=False))
     return frame

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
 _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_CODE = r"[+-]?0\d+"  # whole numbers do not begin with a zero; post codes do
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Usual spellings of a missing value, in small letters.
 _MISSING = (
@@ -23,15 +26,34 @@ def readers(values: pd.Series) -> dict:
     """Return the kinds that a column may be, but for a category, most special first."""
     import pandas as pd
 
+    _refuse_strange(values)
     if pd.api.types.is_bool_dtype(values.dtype):
         return {"boolean": _truth}
     if pd.api.types.is_numeric_dtype(values.dtype):
         return {"number": _numbers}
-    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+    if _is_of_times(values):
         return {"date": _days}
     if isinstance(values.dtype, pd.CategoricalDtype):
         return {}
     return {"boolean": _truth, "number": _numbers, "date": _days}
+
+
+def _refuse_strange(values: pd.Series) -> None:
+    """Refuse types of arrow that pandas can do little with."""
+    arrow = getattr(values.dtype, "pyarrow_dtype", None)
+    if arrow is not None and str(arrow).startswith(("date", "decimal", "time32", "time64")):
+        advice = "float" if str(arrow).startswith("decimal") else "'datetime64[us]'"
+        raise ValueError(
+            f"column {values.name!r} has the type {arrow} of arrow, which is not known here; "
+            f"convert it, for example by .astype({advice})."
+        )
+
+
+def _is_of_times(values: pd.Series) -> bool:
+    import pandas as pd
+
+    period = isinstance(values.dtype, pd.PeriodDtype)
+    return period or pd.api.types.is_datetime64_any_dtype(values.dtype)
 
 
 def _numbers(values: pd.Series) -> np.ndarray:
@@ -43,12 +65,16 @@ def _numbers(values: pd.Series) -> np.ndarray:
         return np.full(len(values), np.nan)
     if values.dtype == object or pd.api.types.is_string_dtype(values.dtype):
         values = text_of(values)
+        values = values.where(~values.str.fullmatch(_CODE).eq(True), None)
     return pd.to_numeric(values, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
 
 
 def _days(values: pd.Series) -> np.ndarray:
     import pandas as pd
 
+    _refuse_strange(values)
+    if isinstance(values.dtype, pd.PeriodDtype):
+        values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
         text = text_of(values)
         text = text.where(text.str.match(_DATE).eq(True), None)  # not "now", nor a number
@@ -119,18 +145,35 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
     holes = given.isna()
     if not holes.any() or new.isna().all():
         return given
-    values = given.astype(object).where(~holes, new.astype(object))
+    kind, new = new.dtype, new.astype(object).map(_as_observed(given))
+    values = given.astype(object).where(~holes, new)
     if isinstance(given.dtype, pd.CategoricalDtype):
         added = sorted(set(values) - set(given.cat.categories))
         return values.astype(given.cat.add_categories(added).dtype)
     loose = given.dtype == object or pd.api.types.is_float_dtype(given.dtype)
-    wanted = new.dtype if loose and not isinstance(new.dtype, pd.CategoricalDtype) else given.dtype
+    wanted = kind if loose and not isinstance(kind, pd.CategoricalDtype) else given.dtype
     for dtype in (wanted, given.dtype):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             found = values.astype(dtype)
             if ((found.astype(object) == values) | values.isna()).all():
                 return found
     return values
+
+
+def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
+    """Return what makes a filled value one of the column's own: categories came as text."""
+    import pandas as pd
+
+    if isinstance(given.dtype, pd.CategoricalDtype):
+        known = pd.Series(given.cat.categories)
+    elif given.dtype == object:
+        known = given.dropna()
+        if all(type(value) is datetime.date for value in known):
+            return lambda value: value.date() if isinstance(value, datetime.datetime) else value
+    else:
+        return lambda value: value
+    own = dict(zip(text_of(known), known, strict=True))
+    return lambda value: own.get(value, value) if isinstance(value, str) else value
 
 
 def typed(values: pd.Series, dtype: str) -> pd.Series:

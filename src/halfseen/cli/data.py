@@ -93,7 +93,8 @@ def read_new(path: Path, missing: list[str], like: Any, target: str | None = Non
         raise ValueError(f"{str(path)!r} must end in .csv, .tsv, .parquet or .npz, or be a folder.")
     if not hasattr(like, "encoder_"):
         raise ValueError(f"{str(path)!r} is a table; this model was trained on arrays or images.")
-    frame, y = read_frame(path, target, missing, as_text=True), None
+    known = getattr(like, "feature_names_in_", None)
+    frame, y = read_frame(path, target, missing, as_text=True, columns=known), None
     whole = frame
     if target is not None:
         frame, y = split_target(frame, target, path)

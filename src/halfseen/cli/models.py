@@ -140,7 +140,9 @@ def impute(
     n_filled = int(np.asarray(holes).sum())
     if given.is_table:
         table = given.whole.assign(**{name: completed[name] for name in completed.columns})
-        write_frame(out, typed(table, clf.encoder_) if out.suffix.lower() == ".parquet" else table)
+        # Text of a CSV file becomes numbers and dates in Parquet; what has types keeps them.
+        untyped = out.suffix.lower() == ".parquet" and data.suffix.lower() != ".parquet"
+        write_frame(out, typed(table, clf.encoder_) if untyped else table)
     else:
         names = {} if given.names is None else {"names": np.array(given.names)}
         write_whole(out, lambda path: _write_archive(path, X=completed, **names))
