@@ -494,3 +494,21 @@ def test_live_line_in_a_terminal(monkeypatch, iris):
         assert part in text
     with live_line(0, 2) as report:
         assert report is None
+
+
+def test_wide_tables_get_no_more_atoms_than_samples(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 80))
+    X[X > 1] = np.nan
+    y = np.arange(30) % 2
+    clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X, y)
+    assert clf.transform(X).shape == (30, 30)
+    clf.save(tmp_path / "model")
+    again = SparseCodingClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert again.n_atoms is None
+    explicit = SparseCodingClassifier(n_atoms=80, n_epochs=1, random_state=0).fit(X, y)
+    assert explicit.transform(X).shape == (30, 80)
+    signals = SparseCodingClassifier(
+        tiling=Patches((40,), 20), n_epochs=1, training="joint", random_state=0
+    ).fit(X[:9], y[:9])
+    assert signals.transform(X[:9]).shape == (9, 3, 27)

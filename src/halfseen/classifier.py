@@ -41,7 +41,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         How a sample is cut for coding: ``Whole()`` (default), ``Channels()`` or
         ``Patches(size, stride)``.
     n_atoms : int, optional
-        Atoms of the dictionary; by default as many as a tile has features.
+        Atoms of the dictionary; by default as many as a tile has features, but no more than
+        there are tiles to learn from.
     lambda_rec, lambda_l1 : float
         The paper's λ1 and λ2, weights of reconstruction error and l1 norm beside the
         classification loss. By default `lambda_l1` is such that the price of a unit of code

@@ -116,6 +116,7 @@ def _restored(cls, tree: dict, parameters: dict, device):
             classifier,
             shape,
             len(classes),
+            len(weights["completion.atoms"]),
             tree["lambda_l1"],
             tree["test_steps"],
             {"float32": torch.float32, "float64": torch.float64}[tree["dtype"]],
@@ -146,8 +147,9 @@ def _check_sizes(classifier, weights: dict, shape: tuple, n_classes: int) -> Non
         _check_shape(name, weights[name], shape)
     tiling = Whole() if classifier.tiling is None else classifier.tiling
     n_tile_features = tiling.layout(shape).shape[1]
-    n_atoms = classifier.n_atoms or n_tile_features
-    _check_shape("completion.atoms", weights["completion.atoms"], (n_atoms, n_tile_features))
+    atoms = weights["completion.atoms"]
+    n_atoms = classifier.n_atoms or max(1, min(len(atoms), n_tile_features))
+    _check_shape("completion.atoms", atoms, (n_atoms, n_tile_features))
     if isinstance(classifier.network, str):
         for name, expected in named_shapes(classifier.network, shape, n_classes).items():
             _check_shape(f"network.{name}", weights[f"network.{name}"], expected)

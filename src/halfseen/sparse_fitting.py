@@ -235,14 +235,15 @@ def published(settings) -> Published | None:
     return Published() if settings.training == "published" else None
 
 
-def make_module(settings, sample_shape, n_classes, lambda_l1, n_epochs, dtype, device) -> Model:
+def make_module(
+    settings, sample_shape, n_classes, n_atoms, lambda_l1, n_epochs, dtype, device
+) -> Model:
     """Return standardisation, completion and network as one module, untrained."""
     tiling = Whole() if settings.tiling is None else settings.tiling
-    n_tile_features = tiling.layout(sample_shape).shape[1]
     rates = published(settings)
     completion = SparseCompletion(
         tiling,
-        settings.n_atoms or n_tile_features,
+        n_atoms,
         sample_shape,
         lambda_rec=float(settings.lambda_rec),
         lambda_l1=lambda_l1,
@@ -278,10 +279,13 @@ def _module_for(
         lambda_l1 = settings.lambda_rec * rms * n_features * weight  # alpha = rms / 2 there
     # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
     double = data.values.dtype == np.float64 and device.type == "cpu"
+    tiling = Whole() if settings.tiling is None else settings.tiling
+    n_tiles, n_tile_features = tiling.layout(data.values.shape[1:]).shape
     module = make_module(
         settings,
         data.values.shape[1:],
         data.n_classes,
+        settings.n_atoms or min(n_tile_features, n_kept * n_tiles),
         float(lambda_l1),
         epochs(settings, n_kept),
         torch.float64 if double else torch.float32,
