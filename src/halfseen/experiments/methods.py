@@ -76,10 +76,7 @@ def choices(method: str, network: str, dataset: str, rate: float, small: bool) -
     own: dict = {"n_atoms": int(planted.group(1))} if planted else {}
     prices: list[dict] = [{}]
     if planted:  # four times, all and half of the default, with 100 features
-        shares: tuple[float, ...] = (4.0, 1.0, 0.5)
-        if method != "Simult.":  # no code is worth that: holes keep their means, as in MU
-            shares = (64.0, *shares)
-        prices = [{"lambda_l1": share * 100 * (1 - rate)} for share in shares]
+        prices = [{"lambda_l1": share * 100 * (1 - rate)} for share in (4.0, 1.0, 0.5)]
     elif method == "Best" and kind in ALPHA:
         alpha, n_features = ALPHA[kind]
         prices = [{"lambda_l1": 2 * alpha * (1 - rate) * n_features}]
