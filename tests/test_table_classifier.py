@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from halfseen import SparseCodingClassifier, TableClassifier, TableEncoder, rivals, storage
+from halfseen.table_values import filled_column
 
 
 def patients(n=160, seed=0):
@@ -170,6 +171,10 @@ def test_filled_values_are_of_the_column_s_own_kind():
         if name != "day":
             assert set(filled[name]) == set(observed)
     assert all(type(value) is datetime.date for value in filled["day"])
+    unknown = filled_column(
+        pd.Series([None], dtype=object), pd.Series([pd.Timestamp("2020-01-02")])
+    )
+    assert unknown[0] == pd.Timestamp("2020-01-02")  # nothing says that it should be a date alone
 
 
 def test_names_of_columns_that_are_no_text_can_be_saved(tmp_path):

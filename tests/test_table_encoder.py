@@ -296,4 +296,7 @@ def test_types_of_arrow_that_are_not_known_are_refused(value, arrow):
     with pytest.raises(ValueError, match="column 'x' has the type .*convert it"):
         TableEncoder().fit(pd.DataFrame({"x": column}))
     whole = pd.Series([1, None], dtype=pd.ArrowDtype(pa.int64()))
-    assert TableEncoder().fit(pd.DataFrame({"x": whole})).columns_[0].kind == "number"
+    encoder = TableEncoder().fit(pd.DataFrame({"x": whole}))
+    assert encoder.columns_[0].kind == "number"
+    with pytest.raises(ValueError, match="column 'x' has the type .*convert it"):
+        encoder.transform(pd.DataFrame({"x": column}))

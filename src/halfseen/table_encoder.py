@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from halfseen.boundary import checked_weights, finite_floats, without_mask
 from halfseen.fitting import is_whole, require
 from halfseen.table_columns import as_frame, learn_column
-from halfseen.table_values import without
+from halfseen.table_values import refuse_strange, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +122,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
         """Return a checked table as a frame, with holes for `missing_values`."""
         frame = as_frame(self._checked(X, reset))
+        for place in range(frame.shape[1]):
+            refuse_strange(frame.iloc[:, place])
         spellings = tuple(str(value) for value in self.missing_values)
         if not spellings:
             return frame

@@ -26,7 +26,6 @@ def readers(values: pd.Series) -> dict:
     """Return the kinds that a column may be, but for a category, most special first."""
     import pandas as pd
 
-    _refuse_strange(values)
     if pd.api.types.is_bool_dtype(values.dtype):
         return {"boolean": _truth}
     if pd.api.types.is_numeric_dtype(values.dtype):
@@ -38,7 +37,7 @@ def readers(values: pd.Series) -> dict:
     return {"boolean": _truth, "number": _numbers, "date": _days}
 
 
-def _refuse_strange(values: pd.Series) -> None:
+def refuse_strange(values: pd.Series) -> None:
     """Refuse types of arrow that pandas can do little with."""
     arrow = getattr(values.dtype, "pyarrow_dtype", None)
     if arrow is not None and str(arrow).startswith(("date", "decimal", "time32", "time64")):
@@ -72,7 +71,6 @@ def _numbers(values: pd.Series) -> np.ndarray:
 def _days(values: pd.Series) -> np.ndarray:
     import pandas as pd
 
-    _refuse_strange(values)
     if isinstance(values.dtype, pd.PeriodDtype):
         values = values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -168,7 +166,7 @@ def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
         known = pd.Series(given.cat.categories)
     elif given.dtype == object:
         known = given.dropna()
-        if all(type(value) is datetime.date for value in known):
+        if len(known) and all(type(value) is datetime.date for value in known):
             return lambda value: value.date() if isinstance(value, datetime.datetime) else value
     else:
         return lambda value: value
