@@ -344,7 +344,10 @@ class SparseCompletion(nn.Module):
 
     def put_together(self, tiles: Tensor) -> Tensor:
         """Return samples from their coded tiles, the mean added again."""
-        merged = put_together(tiles, self.layout, self.sample_shape)
+        if self.tiling.in_order:
+            merged = tiles.reshape(len(tiles), *self.sample_shape)
+        else:
+            merged = put_together(tiles, self.layout, self.sample_shape)
         return merged + self.mean.to(tiles.dtype)
 
     def extra_repr(self) -> str:

@@ -27,7 +27,15 @@ Array = TypeVar("Array", np.ndarray, Tensor)
 
 
 class Tiling(ABC):
-    """Base of all tilings; a subclass says in `layout` which features make up each tile."""
+    """Base of all tilings; a subclass says in `layout` which features make up each tile.
+
+    Attributes
+    ----------
+    in_order : bool
+        Whether the tiles, one after the other, are the flattened sample.
+    """
+
+    in_order = False
 
     @abstractmethod
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
@@ -119,6 +127,8 @@ def put_together(tiles: Tensor, layout: Tensor, sample_shape: tuple[int, ...]) -
 class Whole(Tiling):
     """The whole sample is one tile (in the paper: MNIST)."""
 
+    in_order = True
+
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
         _check_sides(sample_shape)
@@ -128,6 +138,8 @@ class Whole(Tiling):
 @dataclass(frozen=True)
 class Channels(Tiling):
     """One tile per channel, all coded with one dictionary (in the paper: CIFAR-10)."""
+
+    in_order = True
 
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""

@@ -24,7 +24,7 @@ from halfseen.objective import (
     total_loss,
 )
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
-from halfseen.tilings import Channels, Whole, put_together
+from halfseen.tilings import Channels, Whole
 from halfseen.training.codes import packed, unpack
 from halfseen.training.completing import CodingTrainer, outcome
 from halfseen.training.samples import Samples
@@ -131,9 +131,9 @@ class Simultaneous(CodingTrainer):
         unpack(state["codes"], self.codes, self.first_row)
 
     def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> dict[str, Tensor]:
-        report, loss = self._losses(batch, codes)
-        self._descend_at_fixed_rates(self.weighted_mean(loss, rows))
-        return report
+        *terms, scores = self._terms(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(self._total(*terms), rows))
+        return outcome(*terms, codes, scores, batch.y)
 
     def _descend_at_fixed_rates(self, loss: Tensor, frozen: Tensor | None = None) -> None:
         self.find_gradients(loss)
@@ -145,25 +145,25 @@ class Simultaneous(CodingTrainer):
     def _update_codes(self, rows: Tensor, batch: Samples, codes: Tensor, label_weight) -> None:
         with evaluating(self.network):
             leaf = codes.detach().requires_grad_()
-            _, loss = self._losses(batch, leaf, label_weight)
+            *terms, _ = self._terms(batch, leaf)
+            loss = self._total(*terms, label_weight)
             # Where a code is zero the derivative of its norm is taken as zero; such codes stay.
             (gradient,) = torch.autograd.grad(self.weighted_mean(loss, rows), leaf)
         if self.counts:
             self.codes[rows] = subgradient_step(codes, gradient, self.rates.code_rate)
 
-    def _losses(
-        self, batch: Samples, codes: Tensor, label_weight: float = 1.0
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """Return the terms of the objective, and their sum with J0 at some weight."""
+    def _terms(self, batch: Samples, codes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return J0, J1 and J2 of each sample, and the network's scores."""
         # The atoms have norm 1 here; the gradient is that of the atoms as they stand.
-        tiles = codes @ self.completion.atoms
-        reconstruction = put_together(tiles, self.completion.layout, self.completion.sample_shape)
+        reconstruction = self.completion.put_together(codes @ self.completion.atoms)
         scores = self.network(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
         J1 = self.reconstruction_loss(batch, reconstruction)
         J2 = sparsity_loss(codes, batch.X[0].numel())
-        loss = total_loss(J0, J1, J2, self.plan.lambda_rec, self.plan.lambda_l1, label_weight)
-        return outcome(J0, J1, J2, codes, scores, batch.y), loss
+        return J0, J1, J2, scores
+
+    def _total(self, J0: Tensor, J1: Tensor, J2: Tensor, label_weight: float = 1.0) -> Tensor:
+        return total_loss(J0, J1, J2, self.plan.lambda_rec, self.plan.lambda_l1, label_weight)
 
 
 class PublishedSequential(Simultaneous):
@@ -185,16 +185,14 @@ class PublishedSequential(Simultaneous):
         """Take lines 4 to 9 (first stage) or line 14 (second) with one batch."""
         batch, codes = self.samples.rows(rows), self.codes[rows]
         if self.n_steps >= self.plan.n_epochs * self.n_batches:
-            report, _ = self._losses(batch, codes)
-            self._descend_at_fixed_rates(
-                self.weighted_mean(report["J0"], rows), frozen=self.completion.atoms
-            )
-            return report
+            J0, J1, J2, scores = self._terms(batch, codes)
+            self._descend_at_fixed_rates(self.weighted_mean(J0, rows), frozen=self.completion.atoms)
+            return outcome(J0, J1, J2, codes, scores, batch.y)
         with evaluating(self.network):
-            report, _ = self._losses(batch, codes)
-        self._descend_at_fixed_rates(self.weighted_mean(report["J1"], rows))
+            J0, J1, J2, scores = self._terms(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(J1, rows))
         self._update_codes(rows, batch, codes, label_weight=0.0)
-        return report
+        return outcome(J0, J1, J2, codes, scores, batch.y)
 
 
 _RATES = {

@@ -194,7 +194,8 @@ class Trainer(ABC):
         outcome = self.step(rows)
         weight = self._weight(rows)
         self._reported = list(outcome)
-        return torch.stack([(values.detach() * weight).sum() for values in outcome.values()])
+        each = [values.detach().to(weight.dtype) for values in outcome.values()]
+        return torch.stack(each) @ weight
 
     def _own_rows(self, batch: Tensor) -> Tensor:
         rows = batch - self.first_row
