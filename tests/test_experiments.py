@@ -10,7 +10,7 @@ from halfseen.cli import main
 from halfseen.experiments import NAMES, classifying, experiment, rows
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.examples import packed, unpacked
-from halfseen.experiments.methods import choices, validated
+from halfseen.experiments.methods import choices, taken, validated
 from halfseen.experiments.paper import printed
 from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
@@ -126,6 +126,15 @@ def test_settings_are_chosen_on_samples_kept_apart():
     candidates = [candidate("logistic"), candidate("mlp")]
     line, perceptron = validated(candidates, X, y, "cpu")
     assert perceptron > line + 0.1
+
+
+def test_the_plainest_that_cannot_be_told_from_the_best_is_taken():
+    scores = [0.59, 0.608, 0.61, 0.6, 0.61]  # one standard error of 2,000 samples: 0.0109
+    assert taken("Best", scores, 10_000) == 1
+    assert taken("Seq. Sp.", scores, 10_000) == 1
+    assert taken("Best", scores, 1_000_000) == 2  # 0.0011
+    assert taken("ZF", scores, 10_000) == 2  # no order: the best, of equals the first
+    assert taken("Best", [0.999, 1.0], 10_000) == 1
 
 
 def test_choices_are_kept(tmp_path, monkeypatch):
@@ -267,7 +276,7 @@ def test_prices_follow_the_rate():
         found = choices("Best", "logistic", "synthetic K=4 d=0 P=200", rate, small=False)
         prices = sorted({clf.lambda_l1 for clf in found})
         assert prices == pytest.approx([share * (1 - rate) for share in (50, 100, 400)])
-        assert {clf.training for clf in found} == {"task", "sequential"}
+        assert [clf.training for clf in found] == ["sequential"] * 3 + ["task"] * 3
     found = choices("Simult.", "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
     alphas = sorted({clf.lambda_l1 / clf.lambda_rec for clf in found})
     assert len(found) == 6

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from halfseen.experiments.data import IMAGES, load, with_holes
-from halfseen.experiments.methods import choices, settings_of, validated
+from halfseen.experiments.methods import choices, settings_of, taken, validated
 from halfseen.experiments.rows import append, read
 from halfseen.experiments.runner import Context
 from halfseen.experiments.tuning import tuned
@@ -65,15 +65,17 @@ def _settled(
         "network": network,
         "candidates": [settings_of(clf) for clf in candidates],
     }
+    holes, y = _training(dataset, mechanism, rate, 0, context)
     path = None if context.out is None else context.out / "choices.jsonl"
     for row in [] if path is None else read(path):
         if all(row[name] == value for name, value in question.items()):
-            return candidates[int(np.argmax(row["accuracy_validation"]))]
-    holes, y = _training(dataset, mechanism, rate, 0, context)
-    scores = validated(candidates, holes, y, context.device)
-    if path is not None:
-        append(path, {**question, "accuracy_validation": scores})
-    return candidates[int(np.argmax(scores))]
+            scores = row["accuracy_validation"]
+            break
+    else:
+        scores = validated(candidates, holes, y, context.device)
+        if path is not None:
+            append(path, {**question, "accuracy_validation": scores})
+    return candidates[taken(method, scores, len(y))]
 
 
 def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:

@@ -3,11 +3,13 @@
 Settings of "Best" on image sets were chosen on validation images (docs/experiments.md); on the
 synthetic data every method chooses by validation samples, with holes, out of the training set of
 the first seed; so do rivals on image sets, between two weight decays, and "Simult." there, by the
-grid of `tuning`. No method sees test samples.
+grid of `tuning`. No method sees test samples. Where candidates have an order, from the plainest,
+the plainest that validation cannot tell from the best is taken.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -22,6 +24,9 @@ from halfseen.training.published import published_settings
 RIVALS = ("ZF", "MS", "KNN10", "KNN20", "KNN50", "KNN100", "NN-GMM")
 MODERN = ("MU", "mean + indicator", "NeuMiss")
 _VALIDATED = 0.2
+# Candidates are listed from the plainest: coding first before codes that follow the labels,
+# few codes before many.
+_ORDERED = ("Best", "Seq. Sp.")
 
 # Passes over the data, for all methods alike.
 TRAINING: dict[str, dict] = {
@@ -98,6 +103,25 @@ def validated(candidates: list, X: np.ndarray, y: np.ndarray, device: str) -> li
     return scores
 
 
+def taken(method: str, scores: list[float], n_samples: int) -> int:
+    """Return the place of the candidate that is taken.
+
+    That is the best one; where candidates are ordered, the first that is within one standard
+    error of it (the rule of Breiman et al. 1984).
+
+    Parameters
+    ----------
+    method : str
+    scores : list of float
+        Accuracies that `validated` returned.
+    n_samples : int
+        How many training samples there are, those for validation among them.
+    """
+    best = max(scores)
+    error = math.sqrt(best * (1 - best) / (_VALIDATED * n_samples)) if method in _ORDERED else 0.0
+    return next(place for place, score in enumerate(scores) if score >= best - error)
+
+
 def settings_of(clf) -> dict:
     """Return what differs from the defaults, as plain values."""
     defaults = type(clf)().get_params(deep=False)
@@ -125,7 +149,7 @@ def _choices(
     if method == "Best":
         linear = kind == "mnist" and network == "logistic"
         base = {**(BEST_LINEAR if linear else BEST[kind]), **training, **own}
-        ways = ("task", "sequential") if kind == "synthetic" else (base["training"],)
+        ways = ("sequential", "task") if kind == "synthetic" else (base["training"],)
         return [
             SparseCodingClassifier(network, **{**base, "training": way, **price})
             for way in ways
