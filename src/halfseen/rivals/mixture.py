@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from halfseen.fitting import is_whole, require
@@ -224,12 +225,33 @@ def _affine_form(norm: _BatchNorm, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
     """Return the expectation of max(0, z) for Gaussian z; the plain ReLU without variance."""
-    certain = variance <= _NO_VARIANCE
-    deviation = torch.where(certain, 1, variance).sqrt()
-    ratio = mean / deviation
-    density = (-0.5 * ratio.square()).exp() / math.sqrt(2 * math.pi)
-    expected = deviation * density + mean * torch.special.ndtr(ratio)
-    return torch.where(certain, F.relu(mean), expected)
+    return _ExpectedRelu.apply(mean, variance)
+
+
+class _ExpectedRelu(torch.autograd.Function):
+    """With derivatives in closed form: Φ(μ/σ) and φ(μ/σ)/2σ, half the time of those of each step.
+
+    The tensors are the largest of NN-GMM: one number for each sample, component and neuron.
+    """
+
+    @staticmethod
+    def forward(ctx, mean: Tensor, variance: Tensor) -> Tensor:
+        certain = variance <= _NO_VARIANCE
+        deviation = torch.where(certain, 1, variance).sqrt()
+        ratio = mean / deviation
+        density = (-0.5 * ratio.square()).exp() / math.sqrt(2 * math.pi)
+        above = torch.special.ndtr(ratio)  # how likely z > 0 is
+        expected = torch.addcmul(mean * above, deviation, density)
+        by_mean = torch.where(certain, (mean > 0).to(mean.dtype), above)
+        by_variance = torch.where(certain, 0, density / (2 * deviation))
+        ctx.save_for_backward(by_mean, by_variance)
+        return torch.where(certain, F.relu(mean), expected)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        by_mean, by_variance = ctx.saved_tensors
+        return gradient * by_mean, gradient * by_variance
 
 
 @torch.no_grad()
