@@ -21,8 +21,9 @@ from halfseen.rivals.mixture import Mixture, MixtureNetwork, expected_relu, star
 from halfseen.rivals.neumann import NeuMissNetwork, observed_covariance
 from halfseen.training.completing import CodingPlan
 from halfseen.training.plain import HoleNetwork, Plain
+from halfseen.training.plan import Plan
+from halfseen.training.samples import Samples
 from halfseen.training.task import Sequential
-from halfseen.training.trainer import Plan, Samples
 
 NETWORK_RIVALS = {
     "zero": rivals.zero_fill,

@@ -14,9 +14,11 @@ from halfseen.nn import SparseCompletion
 from halfseen.solvers.fista import FixedSteps, largest_curvature
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint, Standing
+from halfseen.training.plan import one_cycle
 from halfseen.training.published import PublishedSequential, Simultaneous
+from halfseen.training.samples import Samples
 from halfseen.training.task import Sequential, TaskDriven
-from halfseen.training.trainer import Samples, evaluating, one_cycle
+from halfseen.training.trainer import evaluating
 
 N_SAMPLES, N_FEATURES, N_ATOMS, N_CLASSES = 6, 5, 8, 3
 LAMBDA_REC, LAMBDA_L1 = 0.7, 1.3

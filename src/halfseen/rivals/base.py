@@ -31,8 +31,8 @@ from halfseen.standardise import Standardise, centre_and_scale
 from halfseen.threads import torch_on_one_thread
 from halfseen.training.loop import run
 from halfseen.training.plain import HoleNetwork, Plain
+from halfseen.training.plan import Plan
 from halfseen.training.samples import Samples
-from halfseen.training.trainer import Plan
 
 _SAMPLES_AT_ONCE = 128
 

@@ -12,7 +12,7 @@ from halfseen.fitting import is_number, require
 from halfseen.networks import NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork
-from halfseen.training.trainer import Samples
+from halfseen.training.samples import Samples
 
 
 class ImputedClassifier(NetworkRival):

@@ -22,7 +22,7 @@ from halfseen.fitting import is_whole, require
 from halfseen.networks import AsImage, NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork
-from halfseen.training.trainer import Samples
+from halfseen.training.samples import Samples
 
 _RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
 _FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

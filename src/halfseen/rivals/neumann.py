@@ -16,7 +16,7 @@ from halfseen.fitting import is_whole, require
 from halfseen.networks import NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork
-from halfseen.training.trainer import Samples
+from halfseen.training.samples import Samples
 
 _MATRIX_RATE = 8e-4  # in units of the size of the entries; faster it forgets the data
 

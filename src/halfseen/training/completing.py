@@ -11,8 +11,9 @@ from halfseen.disk import DiskRows, new_rows
 from halfseen.nn import SparseCompletion
 from halfseen.objective import reconstruction_loss
 from halfseen.team import Team
+from halfseen.training.plan import Plan, adam
 from halfseen.training.samples import Samples, StoredSamples
-from halfseen.training.trainer import Plan, Trainer, adam
+from halfseen.training.trainer import Trainer
 
 _ATOM_RATE = 0.08  # learning rate of atoms, in units of the size of their entries
 

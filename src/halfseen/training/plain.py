@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.objective import classification_loss
+from halfseen.training.plan import Plan, adam
 from halfseen.training.samples import Samples
-from halfseen.training.trainer import Plan, Trainer, adam
+from halfseen.training.trainer import Trainer
 
 
 class HoleNetwork(nn.Module):

@@ -21,8 +21,8 @@ from halfseen.training.completing import (
     outcome,
     share_of_nonzeros,
 )
+from halfseen.training.plan import adam
 from halfseen.training.samples import Samples
-from halfseen.training.trainer import adam
 
 _CODING_TOL = 1e-3
 
