@@ -136,10 +136,16 @@ def draw_heat_map(axis: Axes, frame: pd.DataFrame) -> None:
 
 
 def line_styles() -> Iterator[dict]:
-    """Yield colour, marker and dashes of one line after the other."""
-    for dashes in itertools.cycle(_DASHES):
-        for colour, marker in zip(_COLOURS, _MARKERS, strict=True):
-            yield {"color": colour, "marker": marker, "linestyle": dashes, "lw": 1.2, "ms": 4}
+    """Yield colour, marker and dashes of one line after the other.
+
+    Lines that follow each other have other dashes: where they coincide, both can be seen.
+    """
+    looks = list(zip(_COLOURS, _MARKERS, strict=True))
+    for number in itertools.count():
+        turn, place = divmod(number, len(looks))
+        colour, marker = looks[place]
+        dashes = _DASHES[(place + turn) % len(_DASHES)]
+        yield {"color": colour, "marker": marker, "linestyle": dashes, "lw": 1.2, "ms": 4}
 
 
 def clear(axis: Axes) -> None:
