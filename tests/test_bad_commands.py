@@ -91,7 +91,7 @@ def target_of(data, odd, kind):
 
 
 def test_fit_and_compare(tried, request):
-    @often(60, request)
+    @often(40, request)
     @given(KINDS, RESPECTS, st.data())
     def one(kind, odd, data):
         with tempfile.TemporaryDirectory() as name:

@@ -185,6 +185,18 @@ def test_class_weight_balances(iris):
         plain.set_params(class_weight={"versicolor": 0, "virginica": 0}).fit(X, y)
 
 
+def test_balanced_classes_count_weights_not_rows(iris):
+    X, y = iris
+    weight = 1.0 + (np.arange(len(y)) < 50)
+    weight[-1] = 0
+    clf = SparseCodingClassifier(n_epochs=5, random_state=0, class_weight="balanced")
+    twice = np.r_[0 : len(y) - 1, 0:50]
+    expected = clone(clf).fit(X[twice], y[twice]).predict_proba(X)
+    np.testing.assert_array_equal(
+        clone(clf).fit(X, y, sample_weight=weight).predict_proba(X), expected
+    )
+
+
 def test_images_with_a_convolutional_network_and_patches():
     X, y = load_digits(return_X_y=True)
     X = punched(X.reshape(-1, 8, 8).astype(np.float32), 0.3)

@@ -163,6 +163,38 @@ def test_folders_of_images(pictures, tmp_path, capsys):
     assert filled["names"][0] == "class 0/00.png"
 
 
+def test_an_index_that_pandas_wrote_is_not_learned_from_and_stays(tmp_path):
+    data, new, out = (tmp_path / name for name in ("train.csv", "new.csv", "filled.csv"))
+    table().to_csv(data)  # its first column has no name
+    assert main(["fit", str(data), "--target", "state", "--out", str(tmp_path / "m")]) == 0
+    assert list(TableClassifier.load(tmp_path / "m").feature_names_in_) == ["age", "blood", "dose"]
+    table(seed=1)[:9].to_csv(new)
+    assert main(["impute", str(tmp_path / "m"), str(new), "--out", str(out)]) == 0
+    assert out.read_text().splitlines()[0] == new.read_text().splitlines()[0]
+    assert pd.read_csv(out, index_col=0).index.tolist() == list(range(9))
+
+
+def test_columns_that_the_model_does_not_take_may_have_one_name_or_none(trained, tmp_path):
+    model, new, out = str(trained / "model"), tmp_path / "new.csv", tmp_path / "out.csv"
+    new.write_text("zz,age,NA,blood,zz,dose,,\n1,50,2,A,3,,x,\n2,,3,B,4,0.5,,y\n")
+    assert main(["impute", model, str(new), "--out", str(out)]) == 0
+    lines = out.read_text().splitlines()
+    assert lines[0] == "zz,age,NA,blood,zz,dose,,"
+    assert [line.split(",")[0] + line.split(",")[4] for line in lines[1:]] == ["13", "24"]
+    assert main(["predict", model, str(new), "--out", str(out)]) == 0
+
+
+def test_empty_lines_of_one_column_are_holes(tmp_path):
+    data, new = tmp_path / "train.csv", tmp_path / "new.csv"
+    table()[["age", "state"]].to_csv(data, index=False)
+    model, out = str(tmp_path / "m"), tmp_path / "out.csv"
+    assert main(["fit", str(data), "--target", "state", "--out", model]) == 0
+    new.write_text("age\n50\n\n60\n\n70\n")
+    for command, n_rows in (("predict", 5), ("impute", 5)):
+        assert main([command, model, str(new), "--out", str(out)]) == 0
+        assert len(pd.read_csv(out)) == n_rows
+
+
 def broken(folder):
     """Files that cannot be used, with the command and what is said about it."""
     train = table()
@@ -177,6 +209,9 @@ def broken(folder):
     (folder / "latin.csv").write_bytes("größe,state\n1,a\n".encode("latin-1"))
     (folder / "quotes.csv").write_text('a,state\n"1,x\n2,y\n')
     (folder / "twice.csv").write_text("y,a,y\n1,2,3\n")
+    (folder / "nameless.csv").write_text("a,state,,\n1,x,,\n2,y,,\n")
+    (folder / "semicolons.csv").write_text("a;state\n1,5;x\n2,5;y\n")
+    (folder / "late.csv").write_text("\nage\n1\n")
     (folder / "long.csv").write_text("a,state\n1,x,3\n2,y,4\n")
     (folder / "text.npz").write_text("no archive")
     (folder / "text.parquet").write_text("no table")
@@ -196,6 +231,9 @@ def broken(folder):
         ("fit", ["latin.csv", *fit], "'latin.csv' cannot be read as a table"),
         ("fit", ["quotes.csv", *fit], "'quotes.csv'"),
         ("fit", ["twice.csv", *fit], "has the column 'y' more than once"),
+        ("fit", ["nameless.csv", *fit], "its columns 3, 4 have no name; name or remove them"),
+        ("fit", ["semicolons.csv", *fit], "is one field, 'a;state'; separate fields by commas"),
+        ("predict", ["late.csv", *model], "begins with an empty line"),
         ("fit", ["long.csv", *fit], "more fields than its header"),
         ("fit", ["text.npz", "--out", "m"], "'text.npz' is not an archive"),
         ("fit", ["lonely.npz", "--out", "m"], "has no array 'y'"),

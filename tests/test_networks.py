@@ -45,6 +45,8 @@ def test_a_module_is_copied_and_a_function_is_called():
     assert make_network(functools.partial(nn.Linear, 3, 2), (3,), 2).weight.shape == (2, 3)
     assert make_network(lambda: given, (3,), 2) is not given
     assert make_network(nn.LazyLinear(2), (3,), 2).weight.shape == (2, 3)
+    lazy = make_network(lambda: nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(2)), (3,), 2)
+    assert lazy[0].running_mean.shape == (3,)
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,27 @@ def test_autocast_does_not_touch_the_codes(batch):
     assert layer(X.bfloat16()).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("tiling", [Whole(), Channels(), Patches(3, 2)])
+def test_an_exported_layer_takes_any_number_of_samples(tiling, batch):
+    X = batch(5, 2, 6, 6, dtype=torch.float32)
+    layer = SparseCompletion(tiling, 8, (2, 6, 6))
+    n_samples = torch.export.Dim("n_samples")
+    program = torch.export.export(layer, (X,), dynamic_shapes=({0: n_samples},))
+    torch.testing.assert_close(program.module()(X[:3]), layer(X[:3]))
+
+
+@pytest.mark.parametrize("tiling", [Whole(), Patches(3, 2)])
+def test_a_layer_without_memory_can_be_given_it_later(tiling, batch):
+    X = batch(5, 6, 6, dtype=torch.float32)
+    filled = SparseCompletion(tiling, 8, (6, 6))
+    with torch.device("meta"):
+        layer = SparseCompletion(tiling, 8, (6, 6))
+    assert {tensor.device.type for tensor in (layer.atoms, layer.layout)} == {"meta"}
+    layer.to_empty(device="cpu").load_state_dict(filled.state_dict())
+    torch.testing.assert_close(layer(X), filled(X))
+    torch.testing.assert_close(SparseCompletion(tiling, 8, (6, 6)).layout, filled.layout)
+
+
 def test_compile_and_export_give_the_same(batch):
     X = batch(6, 6, 6, dtype=torch.float32)
     layer = SparseCompletion(Patches(3, 2), 8, (6, 6))

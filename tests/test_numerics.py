@@ -38,6 +38,38 @@ def small_problem(n=24, seed=0):
     return X, y
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_default_device_of_torch_does_not_matter(way):
+    X, y = small_problem()
+    settings = {"n_epochs": 2, "random_state": 0, "device": "cpu", "validation_fraction": 0.25}
+    clf = clone(WAYS[way]).set_params(**settings)
+    expected = clone(clf).fit(X, y).predict_proba(X)
+    with torch.device("meta"):  # on which nothing can be computed
+        np.testing.assert_array_equal(clf.fit(X, y).predict_proba(X), expected)
+
+
+def test_the_default_device_of_torch_does_not_matter_to_imputers_and_questions(tmp_path):
+    X, y = small_problem()
+    imputer = SparseCodingImputer(n_steps=5, random_state=0, device="cpu")
+    clf = SparseCodingClassifier("mlp", n_epochs=2, random_state=0, device="cpu").fit(X, y)
+
+    def answers():
+        fitted = clone(imputer).fit(X)
+        yield fitted.transform(X)
+        yield fitted.partial_fit(X).encode(X)
+        yield sparse_encode(X, np.eye(5), alpha=0.1)
+        yield clf.certify(X).margin
+        yield clf.completion_proba(X, random_state=0)
+        yield clf.what_to_measure(X)[1]
+        clf.save(tmp_path / "m")
+        yield SparseCodingClassifier.load(tmp_path / "m", device="cpu").predict_proba(X)
+
+    expected = list(answers())
+    with torch.device("meta"):
+        for answer, before in zip(answers(), expected, strict=True):
+            np.testing.assert_array_equal(answer, before)
+
+
 def digits_with_holes(n=300, dtype=np.float64):
     X, y = digits()
     X = X[: 2 * n].reshape(2 * n, -1).astype(dtype)

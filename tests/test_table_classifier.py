@@ -5,8 +5,10 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
 
 from halfseen import SparseCodingClassifier, TableClassifier, TableEncoder, rivals, storage
 from halfseen.table_values import filled_column
@@ -110,6 +112,35 @@ def test_a_file_keeps_the_whole_way(fitted, tmp_path):
         SparseCodingClassifier.load(path)
     with pytest.raises(ValueError, match="feature names"):
         again.predict(table.rename(columns={"age": "years"}))
+
+
+def test_a_network_of_ones_own_is_passed_when_loading(tmp_path):
+    table, y = patients()
+    clf = TableClassifier(SparseCodingClassifier(nn.LazyLinear(2), n_epochs=3, random_state=0))
+    clf.fit(table, y).save(tmp_path / "m")
+    again = TableClassifier.load(tmp_path / "m", network=nn.LazyLinear(2))
+    np.testing.assert_array_equal(again.predict_proba(table), clf.predict_proba(table))
+    with pytest.raises(ValueError, match=r"pass the function.*load\(path, network=...\)"):
+        TableClassifier.load(tmp_path / "m")
+    with pytest.raises(ValueError, match="classifier for the network that was passed"):
+        TableClassifier.load(tmp_path / "m", network=nn.Sequential(nn.LazyLinear(2)))
+
+
+def test_a_named_network_is_not_passed(fitted, tmp_path):
+    fitted.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="made by its name, .*leave out network="):
+        TableClassifier.load(tmp_path / "m", network=nn.LazyLinear(2))
+
+
+def test_frames_that_encoders_are_asked_for_change_nothing(tmp_path):
+    table, y = patients()
+    encoder = TableEncoder().set_output(transform="pandas")
+    clf = TableClassifier(SparseCodingClassifier(n_epochs=3, random_state=0), encoder)
+    clf.fit(table, y).save(tmp_path / "m")
+    again = TableClassifier.load(tmp_path / "m")  # a warning of names would be an error
+    np.testing.assert_array_equal(again.predict_proba(table), clf.predict_proba(table))
+    with sklearn.config_context(transform_output="pandas"):
+        np.testing.assert_array_equal(again.predict_proba(table), clf.predict_proba(table))
 
 
 def test_a_file_whose_parts_do_not_fit_is_refused(fitted, tmp_path):

@@ -226,6 +226,13 @@ def test_own_spellings_of_missing_values():
     holes = np.isnan(encoder.transform(table))
     assert holes[1].all()
     assert not holes[[0, 2]].any()
+    days = pd.Series(pd.to_datetime(["1900-01-01", "2020-01-01", "2020-01-02"]))
+    for when in (days, days.dt.tz_localize("Europe/Berlin")):
+        for spelling in ("1900-01-01", pd.Timestamp("1900-01-01"), "1900-01-01 00:00:00"):
+            found = TableEncoder(missing_values=(spelling, "2020")).fit_transform(when.to_frame())
+            assert np.isnan(found).ravel().tolist() == [True, False, False]
+    truth = TableEncoder(missing_values=("False",)).fit(pd.DataFrame({"t": [True, False, True]}))
+    assert np.isnan(truth.transform(pd.DataFrame({"t": [False, True]}))).ravel().tolist() == [1, 0]
     words = pd.DataFrame({"b": ["none", "unknown", "-"]})  # other words are words
     assert len(TableEncoder(missing_values=("unknown",)).fit(words).columns_[0].categories) == 2
 

@@ -67,9 +67,9 @@ def _hidden_squares(
     n_drawn = max(1, min(len(samples), _MOST_SAMPLES, _MOST_ENTRIES // per_sample))
     # Drawn on the host, so that all devices draw the same.
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.randperm(len(samples), generator=generator)[:n_drawn].sort().values
+    rows = torch.randperm(len(samples), generator=generator, device="cpu")[:n_drawn].sort().values
     batch = samples.rows(rows.to(samples.y.device))
-    hide = torch.rand(batch.X.shape, generator=generator) < _HIDDEN
+    hide = torch.rand(batch.X.shape, generator=generator, device="cpu") < _HIDDEN
     hidden = batch.observed & hide.to(batch.X.device)
     shown = batch.observed & ~hidden
     reconstruction = completion.complete(torch.where(shown, batch.X, 0), shown).reconstruction

@@ -90,7 +90,12 @@ def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
             f"{str(path)!r} has a network of its own; pass the function (or module) that makes "
             f"it: load(path, network=...)."
         )
-    with storage.must_hold(path, WHOLE):
+    if network is not None and not own:
+        raise ValueError(
+            f"{str(path)!r} has a network that is made by its name, {parameters['network']!r}; "
+            f"leave out network=."
+        )
+    with storage.must_hold(path, f"{WHOLE} for the network that was passed" if own else WHOLE):
         if own:
             parameters["network"] = network
         return _restored(cls, tree, parameters, device)

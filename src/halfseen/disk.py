@@ -118,7 +118,7 @@ class DiskRows:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-        kind = torch.empty(0, dtype=dtype).numpy().dtype
+        kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
         with tempfile.TemporaryFile(prefix="halfseen-") as file:
             reserve(file.fileno(), math.prod(shape) * kind.itemsize)
             self._array = np.memmap(file, kind, "r+", shape=shape)

@@ -129,7 +129,7 @@ def weight_decay(settings) -> float:
 def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) -> tuple:
     """Return which rows to learn from and which to validate with, class by class."""
     if fraction is None:
-        everything = torch.arange(len(labels))
+        everything = torch.arange(len(labels), device="cpu")
         return everything, everything[:0]
     random = np.random.default_rng(seed)
     held_out = np.zeros(len(labels), dtype=bool)

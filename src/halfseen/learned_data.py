@@ -72,7 +72,13 @@ def shared_moments(values: PickedRows, device: torch.device, team: Team) -> Obse
 def _weights(settings, values, labels, classes, sample_weight) -> np.ndarray:
     weight = checked_weights(sample_weight, values)
     weight = weight / max(weight.max(), np.finfo(float).tiny)  # sums stay finite
-    if settings.class_weight is not None:
+    if settings.class_weight == "balanced":
+        # Not scikit-learn's, which counts rows: here a weight of two is a row twice.
+        total = np.bincount(labels, weight)
+        there = total > 0
+        each = np.divide(weight.sum() / max(1, there.sum()), total, out=total * 0, where=there)
+        weight = weight * each[labels]
+    elif settings.class_weight is not None:
         weight = weight * compute_sample_weight(settings.class_weight, classes[labels])
         if not (np.isfinite(weight).all() and weight.min() >= 0):
             raise ValueError(

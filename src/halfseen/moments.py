@@ -38,7 +38,7 @@ class ObservedMoments:
         device : torch.device, optional
             Where to compute.
         """
-        shape = tuple(values.shape[1:])
+        shape, device = tuple(values.shape[1:]), device or torch.device("cpu")
         count = torch.zeros(shape, dtype=torch.int64, device=device)
         total = torch.zeros(shape, dtype=torch.float64, device=device)
         low, high = total + torch.inf, total - torch.inf
@@ -109,4 +109,4 @@ def parts_of(values: Rows, device: torch.device | None = None) -> Iterator[Tenso
         if isinstance(values, np.ndarray):
             # A copy: it may not be writeable, which torch warns of.
             part = np.array(part, order="C")
-        yield torch.as_tensor(part, device=device)
+        yield torch.as_tensor(part, device=device or "cpu")

@@ -145,8 +145,11 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
     elif callable(network):
         parameters = inspect.signature(network).parameters.values()
         required = [p for p in parameters if p.default is p.empty and p.kind not in _VARIADIC]
-        # A copy, lest two classifiers share what a function returns twice.
-        made = copy.deepcopy(network(sample_shape, n_classes) if required else network())
+        made = network(sample_shape, n_classes) if required else network()
+        # A copy, lest two classifiers share what a function returns twice. What is lazy has not
+        # been used yet, and not all of it can be copied.
+        lazy = isinstance(made, nn.Module) and _is_lazy(made)
+        made = made if lazy else copy.deepcopy(made)
     else:
         made = network
     if not isinstance(made, nn.Module):
@@ -157,8 +160,12 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
     return made
 
 
+def _is_lazy(network: nn.Module) -> bool:
+    return any(is_lazy(tensor) for tensor in (*network.parameters(), *network.buffers()))
+
+
 def _check_scores(network: nn.Module, sample_shape: tuple[int, ...], n_classes: int) -> None:
-    like = next((p for p in network.parameters() if not is_lazy(p)), torch.zeros(()))
+    like = next((p for p in network.parameters() if not is_lazy(p)), torch.zeros((), device="cpu"))
     was_training = network.training
     with torch.no_grad():
         try:

@@ -151,18 +151,26 @@ class SparseCompletion(nn.Module):
         if lambda_l1 is None:
             lambda_l1 = lambda_rec * n_features * (0.5 if rec_scaling == "share" else 2)
         self.lambda_l1 = float(lambda_l1)
-        lasso_alpha(torch.ones(1, 1), self.lambda_rec, self.lambda_l1)  # refuses what is not > 0
+        lasso_alpha(
+            torch.ones(1, 1, device="cpu"), self.lambda_rec, self.lambda_l1
+        )  # refuses what is not > 0
         self.rec_scaling = rec_scaling
         self.output = output
         self.n_gradient_steps = n_gradient_steps
         self.positive = positive
         self.tol = float(tol)
         self.solver = solver
-        layout = tiling.layout(self.sample_shape).to(device)
+        layout = tiling.layout(self.sample_shape)
         atoms = torch.randn(n_atoms, layout.shape[1], device=device, dtype=dtype)
         self.atoms = nn.Parameter(F.normalize(atoms, dim=1))
-        self.register_buffer("layout", layout, persistent=False)
+        self.register_buffer("layout", layout.to(atoms.device), persistent=False)
         self.register_buffer("mean", atoms.new_zeros(self.sample_shape))
+
+    def _apply(self, fn, recurse: bool = True) -> SparseCompletion:
+        super()._apply(fn, recurse)
+        # No file holds the layout, so it is made again: `to_empty` would leave anything in it.
+        self.layout = self.tiling.layout(self.sample_shape).to(self.atoms.device)
+        return self
 
     @property
     def dictionary(self) -> Tensor:
@@ -345,7 +353,7 @@ class SparseCompletion(nn.Module):
     def put_together(self, tiles: Tensor) -> Tensor:
         """Return samples from their coded tiles, the mean added again."""
         if self.tiling.in_order:
-            merged = tiles.reshape(len(tiles), *self.sample_shape)
+            merged = tiles.reshape(tiles.shape[0], *self.sample_shape)
         else:
             merged = put_together(tiles, self.layout, self.sample_shape)
         return merged + self.mean.to(tiles.dtype)

@@ -183,7 +183,7 @@ def _learn_first_dictionary(
         check_squares(X.flatten(1), "X, standardised,")
         shown += observed.flatten(1).sum(1).bincount(minlength=n_features + 1)
     team.add_up([shown])
-    counts = torch.arange(n_features + 1)
+    counts = torch.arange(n_features + 1, device="cpu")
     lambdas = completion.lambda_rec, completion.lambda_l1
     alpha = alpha_of_counts(counts, n_features, *lambdas, rec_scaling=completion.rec_scaling)
     mean_alpha = (alpha * shown.cpu()).sum().item() / len(samples)
@@ -249,6 +249,7 @@ def make_module(
         lambda_l1=lambda_l1,
         rec_scaling=settings.rec_scaling,
         output=settings.network_input,
+        device="cpu",
         dtype=dtype,
     )
     if rates is not None:
@@ -256,7 +257,8 @@ def make_module(
         completion.solver = rates.test_solver(
             math.prod(sample_shape), settings.batch_size, n_epochs, lambda_l1
         )
-    network = make_network(settings.network, sample_shape, n_classes)
+    with torch.device("cpu"):  # whatever torch's default device is
+        network = make_network(settings.network, sample_shape, n_classes)
     blank = np.zeros(sample_shape), np.ones(sample_shape)
     parts = {"standardise": Standardise(*blank), "completion": completion, "network": network}
     return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
@@ -273,7 +275,7 @@ def _module_for(
         centre, scale = np.zeros_like(centre), np.ones_like(scale)
     lambda_l1 = settings.lambda_l1
     if lambda_l1 is None:
-        mean_observed = torch.tensor(moments.count.sum() / len(data.values))
+        mean_observed = torch.tensor(moments.count.sum() / len(data.values), device="cpu")
         n_features = math.prod(data.values.shape[1:])
         weight = share_weight(mean_observed, n_features, settings.rec_scaling).item()
         lambda_l1 = settings.lambda_rec * rms * n_features * weight  # alpha = rms / 2 there

@@ -22,8 +22,8 @@ class Standardise(nn.Module):
 
     def __init__(self, centre: np.ndarray, scale: np.ndarray) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.tensor(centre))
-        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("centre", torch.tensor(centre, device="cpu"))
+        self.register_buffer("scale", torch.tensor(scale, device="cpu"))
 
     def forward(self, X: Tensor) -> Tensor:
         """Return X standardised."""

@@ -14,6 +14,7 @@ from halfseen.boundary import plain
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
 from halfseen.fitting import require
+from halfseen.networks import NetworkSpec
 from halfseen.table_columns import Column
 from halfseen.table_encoder import TableEncoder
 from halfseen.table_values import filled_column
@@ -91,17 +92,17 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         ):
             require(self, name, isinstance(part, kind), f"a {kind.__name__} or None")
         encoder, classifier = clone(encoder), clone(classifier)
-        values = encoder.fit(X, sample_weight=sample_weight).transform(X)
-        classifier.fit(values, y, sample_weight)
+        encoder.fit(X, sample_weight=sample_weight)
+        classifier.fit(_encoded(encoder, X), y, sample_weight)
         return self._adopt(encoder, classifier)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each row, shape (n_rows,)."""
-        return self._fitted().predict(self.encoder_.transform(X))
+        return self._fitted().predict(_encoded(self.encoder_, X))
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_rows, n_classes)."""
-        return self._fitted().predict_proba(self.encoder_.transform(X))
+        return self._fitted().predict_proba(_encoded(self.encoder_, X))
 
     def certify(self, X) -> Certificate:
         """Say for each row whether its holes could change the class.
@@ -110,7 +111,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         `SparseCodingClassifier.certify`; of a category, anything between all and none. A value
         that becomes known is no longer missing, so what says that it is varies as well.
         """
-        values = self._fitted()._checked_new(self.encoder_.transform(X))
+        values = self._fitted()._checked_new(_encoded(self.encoder_, X))
         free = np.zeros(values.shape, dtype=bool)
         n_values = sum(column.width for column in self.encoder_.columns_)
         free[:, n_values:] = values[:, n_values:] == 1
@@ -121,7 +122,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
         Columns, their order and their types stay.
         """
-        values = self._fitted().impute(self.encoder_.transform(X))
+        values = self._fitted().impute(_encoded(self.encoder_, X))
         filled = self.encoder_.inverse_transform(values)
         given = self.encoder_.with_holes(X)
         filled.index = given.index
@@ -144,23 +145,28 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         storage.write(path, KIND, tree)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, device="auto") -> TableClassifier:
+    def load(
+        cls, path: str | os.PathLike, network: NetworkSpec | None = None, device="auto"
+    ) -> TableClassifier:
         """Return a classifier from a file that `save` wrote. No code is executed.
 
         Parameters
         ----------
         path : path
+        network : Module or function, optional
+            What the classifier's `network` was, if it was not a name: the file holds weights,
+            not code.
         device : str or torch.device
             Where to compute.
         """
-        return cls.from_tree(storage.read(path, KIND), path, device)
+        return cls.from_tree(storage.read(path, KIND), path, network, device)
 
     @classmethod
-    def from_tree(cls, tree: dict, path: str | os.PathLike, device="auto") -> TableClassifier:
+    def from_tree(cls, tree: dict, path: str | os.PathLike, network, device) -> TableClassifier:
         """Return a classifier from the tree of a file, read from `path`."""
         with storage.must_hold(path, classifier_file.WHOLE):
             stored = tree["classifier"]
-        inner = classifier_file.from_tree(SparseCodingClassifier, stored, path, None, device)
+        inner = classifier_file.from_tree(SparseCodingClassifier, stored, path, network, device)
         with storage.must_hold(path, classifier_file.WHOLE):
             encoder = TableEncoder(**tree["encoder"])
             encoder.check_settings()
@@ -193,3 +199,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def _fitted(self) -> SparseCodingClassifier:
         check_is_fitted(self, "classifier_")
         return self.classifier_
+
+
+def _encoded(encoder: TableEncoder, X) -> np.ndarray:
+    """Return the numbers of a table, as an array even where frames were asked for."""
+    return np.asarray(encoder.transform(X))

@@ -43,7 +43,9 @@ def read_frame(
         Whether to leave the fields of a CSV or TSV file as they are: what a column is should
         not depend on the rows that are in the file.
     columns : collection of str, optional
-        In which columns to look for holes; others stay as they are. By default in all.
+        In which columns to look for holes; others stay as they are, and may have the same name
+        or none. By default in all. Then a first column without a name, such as pandas writes its
+        index to, is left out.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -126,11 +128,14 @@ def _read_text(
     import pandas as pd
 
     settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
-    names = pd.read_csv(path, nrows=1, header=None, dtype=str, **settings).iloc[0].tolist()
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"it has the column {', '.join(map(repr, twice))} more than once")
+    as_written = {"header": None, "dtype": str, "keep_default_na": False, **settings}
+    names = pd.read_csv(path, nrows=1, **as_written).iloc[0].tolist()
+    _check_names(names, kind, names if wanted is None else {*wanted, target})
+    # A line without anything in it is a hole if there is one column, and nothing if there are more.
+    settings["skip_blank_lines"] = len(names) > 1
     columns = pd.read_csv(path, nrows=0, **settings).columns
+    if len(names) == 1 and names[0] not in columns:
+        raise ValueError("it begins with an empty line")
     looked_at = columns if wanted is None else [name for name in columns if name in wanted]
     holes = {column: [""] if column == target else _HOLES for column in looked_at}
     with warnings.catch_warnings():
@@ -147,7 +152,25 @@ def _read_text(
             )
         except pd.errors.ParserWarning as error:
             raise ValueError("its rows have more fields than its header has names") from error
+    frame.columns = names  # pandas renames those that are there twice or have none
+    if wanted is None and names[0] == "":
+        frame = frame.iloc[:, 1:]
     if target in frame.columns and pd.api.types.is_string_dtype(frame[target].dtype):
         labels = frame[target].str.strip()  # as all other fields
         frame[target] = labels.mask(labels.eq("").to_numpy(dtype=bool, na_value=False))
     return frame
+
+
+def _check_names(names: list[str], kind: str, wanted: Collection[str | None]) -> None:
+    """Refuse a header that does not say which column is which of the wanted ones."""
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t,"):
+        mark = "tabs" if kind == ".tsv" else "commas"
+        raise ValueError(f"its header is one field, {names[0]!r}; separate fields by {mark}")
+    twice = sorted({name for name in names if name and name in wanted and names.count(name) > 1})
+    if twice:
+        raise ValueError(f"it has the column {', '.join(map(repr, twice))} more than once")
+    nameless = [place for place, name in enumerate(names, start=1) if name == ""]
+    if "" in wanted and nameless not in ([], [1]):
+        raise ValueError(
+            f"its columns {', '.join(map(str, nameless))} have no name; name or remove them"
+        )

@@ -119,10 +119,16 @@ def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Seri
     """
     import pandas as pd
 
-    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        return column
-    numbers = pd.to_numeric(pd.Series(missing, dtype=object), errors="coerce").dropna().tolist()
-    if pd.api.types.is_numeric_dtype(column):
+    given = pd.Series(missing, dtype=object)
+    numbers = pd.to_numeric(given, errors="coerce").dropna()
+    if pd.api.types.is_bool_dtype(column):
+        hidden = text_of(column).isin(missing)
+        column = column.astype("boolean") if hidden.any() else column
+    elif pd.api.types.is_datetime64_any_dtype(column):
+        spelled = given.drop(numbers.index)  # 2020 is a number, not the first of January
+        days = pd.to_datetime(spelled, errors="coerce", format="mixed").dropna()
+        hidden = column.dt.tz_localize(None).isin(days)
+    elif pd.api.types.is_numeric_dtype(column):
         hidden = column.isin(numbers)
     else:
         text = text_of(column)

@@ -132,7 +132,7 @@ class Whole(Tiling):
     def layout(self, sample_shape: tuple[int, ...]) -> Tensor:
         """Return the positions of each tile's features, see `Tiling.layout`."""
         _check_sides(sample_shape)
-        return torch.arange(math.prod(sample_shape))[None]
+        return torch.arange(math.prod(sample_shape), device="cpu")[None]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Channels(Tiling):
                 f"Channels() needs samples of shape (channels, ...), such as (3, 32, 32); got "
                 f"{sample_shape}."
             )
-        return torch.arange(math.prod(sample_shape)).reshape(sample_shape[0], -1)
+        return torch.arange(math.prod(sample_shape), device="cpu").reshape(sample_shape[0], -1)
 
 
 @dataclass(frozen=True, init=False)
@@ -208,12 +208,14 @@ def _patch_layout(
     size: tuple[int, ...], stride: tuple[int, ...], sample_shape: tuple[int, ...]
 ) -> Tensor:
     n_axes = len(size)
-    positions = torch.arange(math.prod(sample_shape)).reshape(-1, *sample_shape[-n_axes:])
+    # Kept, so on a CPU whatever torch's default device is just now.
+    numbers = torch.arange(math.prod(sample_shape), device="cpu")
+    positions = numbers.reshape(-1, *sample_shape[-n_axes:])
     for axis in range(n_axes):
         extent = sample_shape[-n_axes + axis]
         last = extent - size[axis]
-        starts = torch.tensor(sorted({*range(0, last + 1, stride[axis]), last}))
-        inside = starts[:, None] + torch.arange(size[axis])  # (n_starts, size)
+        starts = torch.tensor(sorted({*range(0, last + 1, stride[axis]), last}), device="cpu")
+        inside = starts[:, None] + torch.arange(size[axis], device="cpu")  # (n_starts, size)
         # The patched axis becomes two: which patch, where in it. The latter goes last.
         positions = positions[(slice(None),) * (1 + axis) + (inside,)].movedim(axis + 2, -1)
     # (channels, patches of axis 1, ..., within axis 1, ...) -> (patches, channels × within)

@@ -198,7 +198,8 @@ def _checked(weight, bias, X, reconstruction, observed) -> tuple[Tensor, ...]:
 
 
 def _checked_samples(X, reconstruction, observed) -> tuple[Tensor, Tensor, Tensor]:
-    X, observed = finite_floats(X, "X"), torch.as_tensor(observed)
+    X = finite_floats(X, "X")
+    observed = torch.as_tensor(observed, device=X.device)
     reconstruction = finite_floats(reconstruction, "reconstruction").to(X)
     if X.ndim < 2 or 0 in X.shape:
         raise ValueError(

@@ -49,7 +49,7 @@ def isometry_exactly(dictionary: Tensor, sparsity: int) -> float:
     supports = itertools.combinations(range(len(dictionary)), sparsity)
     worst = 0.0
     while some := list(itertools.islice(supports, _AT_ONCE)):
-        worst = max(worst, _of_supports(dictionary, torch.tensor(some)))
+        worst = max(worst, _of_supports(dictionary, torch.tensor(some, device="cpu")))
     return worst
 
 
@@ -64,7 +64,7 @@ def isometry_by_sampling(
     worst = 0.0
     for start in range(0, n_supports, _AT_ONCE):
         n_drawn = min(_AT_ONCE, n_supports - start)
-        draws = torch.rand(n_drawn, len(dictionary), generator=generator)
+        draws = torch.rand(n_drawn, len(dictionary), generator=generator, device="cpu")
         worst = max(worst, _of_supports(dictionary, draws.topk(sparsity, dim=1).indices))
     return worst
 

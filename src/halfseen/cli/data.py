@@ -118,7 +118,7 @@ def load_model(path: Path, device: str) -> Any:
 
     kind, tree = storage.read_any(path, (KIND, TABLE_KIND))
     if kind == TABLE_KIND:
-        return TableClassifier.from_tree(tree, path, device)
+        return TableClassifier.from_tree(tree, path, None, device)
     return from_tree(SparseCodingClassifier, tree, path, None, device)
 
 

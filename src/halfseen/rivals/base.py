@@ -107,7 +107,9 @@ class NetworkRival(ScoringClassifier):
             if len(held_out):
                 filled = fresh._fill(values[held_out])
                 validation = _samples(filled, values, labels, held_out).to(device, dtype)
-            network = fresh._make_network(samples, len(classes), seed).to(device, dtype)
+            with torch.device("cpu"):  # whatever torch's default device is
+                network = fresh._make_network(samples, len(classes), seed)
+            network = network.to(device, dtype)
             if learns_in_half(self, device):  # as our method does; images as tensor cores read them
                 network.learns_in_half = True
                 network.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -165,4 +167,4 @@ def _samples(
     X, _ = tensors_with_holes(filled, "X, standardised,")
     observed = torch.from_numpy(~np.isnan(values[rows]))
     y = torch.from_numpy(labels[rows])
-    return Samples(X, observed, y, torch.ones(len(rows), dtype=X.dtype))
+    return Samples(X, observed, y, torch.ones_like(y, dtype=X.dtype))

@@ -258,7 +258,7 @@ class _ExpectedRelu(torch.autograd.Function):
 def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
     """Return a mixture fitted to some samples, their holes filled with means, by EM."""
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(len(samples), generator=generator)[:_START_SAMPLES]
+    chosen = torch.randperm(len(samples), generator=generator, device="cpu")[:_START_SAMPLES]
     some = samples.rows(chosen.to(samples.X.device))
     X = some.X * some.observed  # the means are 0 here
     everything = torch.ones_like(some.observed)

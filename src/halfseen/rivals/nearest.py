@@ -121,7 +121,8 @@ def _mean_of_first_compiled(
         write_means(*arrays, n_neighbors, means.numpy(), int(rows[0]), int(rows[-1]) + 1)
 
     n_threads = torch.get_num_threads()
-    parts = [part for part in torch.arange(len(order)).tensor_split(4 * n_threads) if len(part)]
+    rows = torch.arange(len(order), device="cpu")
+    parts = [part for part in rows.tensor_split(4 * n_threads) if len(part)]
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(task, parts))
     return means

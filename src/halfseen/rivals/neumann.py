@@ -98,7 +98,7 @@ class NeuMissNetwork(HoleNetwork):
         super().__init__()
         scaled = covariance / torch.linalg.matrix_norm(covariance, 2).clamp(min=1e-12)
         self.mean = nn.Parameter(covariance.new_zeros(len(covariance)))
-        self.step = nn.Parameter(torch.eye(len(covariance)).to(scaled) - scaled)
+        self.step = nn.Parameter(torch.eye(len(covariance), device="cpu").to(scaled) - scaled)
         self.mix = nn.Parameter(scaled.clone())
         self.network = network
         self.depth = depth

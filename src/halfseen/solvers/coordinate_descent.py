@@ -77,7 +77,7 @@ class CoordinateDescent:
         else:
             result = init.to("cpu", copy=True).contiguous()
         gap = dictionary.new_zeros(n_rows)
-        n_iter = torch.zeros(n_rows, dtype=torch.int64)
+        n_iter = torch.zeros(n_rows, dtype=torch.int64, device="cpu")
         arrays = [
             tensor.numpy()
             for tensor in (

@@ -50,7 +50,7 @@ def unpack(state: dict[str, Tensor], codes: Tensor | DiskRows, first: int) -> No
     for some in _parts(codes):
         bits = nonzero[first + some.start : first + min(some.stop, len(codes))]
         there = torch.from_numpy(np.unpackbits(bits, axis=1, count=n_entries).astype(bool))
-        part = torch.zeros(there.shape, dtype=codes.dtype)
+        part = torch.zeros(there.shape, dtype=codes.dtype, device="cpu")
         n_values = int(there.sum())
         values = state["values"][at : at + n_values]
         if values.shape != (n_values,) or values.dtype != codes.dtype:
