@@ -70,8 +70,8 @@ def start_dictionary(
     n_atoms: int, n_features: int, like: Tensor, generator: torch.Generator
 ) -> DictionaryState:
     """Return random atoms, of the dtype and on the device of `like`."""
-    kind = {"dtype": torch.float64, "device": "cpu"}
-    atoms = torch.randn((n_atoms, n_features), generator=generator, **kind).to(like)
+    shape = n_atoms, n_features
+    atoms = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu").to(like)
     return DictionaryState(
         dictionary=atoms / atoms.norm(dim=1, keepdim=True),
         curvature=torch.zeros_like(atoms),

@@ -93,8 +93,8 @@ class SubGradient:
 
     def _start(self, problem: MaskedLasso, n_rows: int, n_atoms: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.random_state)
-        kind = {"dtype": torch.float64, "device": "cpu"}
-        start = torch.randn(n_atoms, generator=generator, **kind).to(problem.X)
+        start = torch.randn(n_atoms, generator=generator, dtype=torch.float64, device="cpu")
+        start = start.to(problem.X)
         start = start / problem.dictionary.norm(dim=1) / n_atoms**0.5
         if problem.positive:
             start = start.abs()

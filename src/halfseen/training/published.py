@@ -131,9 +131,9 @@ class Simultaneous(CodingTrainer):
         unpack(state["codes"], self.codes, self.first_row)
 
     def _update_weights(self, rows: Tensor, batch: Samples, codes: Tensor) -> dict[str, Tensor]:
-        *terms, scores = self._terms(batch, codes)
-        self._descend_at_fixed_rates(self.weighted_mean(self._total(*terms), rows))
-        return outcome(*terms, codes, scores, batch.y)
+        J0, J1, J2, scores = self._terms(batch, codes)
+        self._descend_at_fixed_rates(self.weighted_mean(self._total(J0, J1, J2), rows))
+        return outcome(J0, J1, J2, codes, scores, batch.y)
 
     def _descend_at_fixed_rates(self, loss: Tensor, frozen: Tensor | None = None) -> None:
         self.find_gradients(loss)
@@ -145,8 +145,8 @@ class Simultaneous(CodingTrainer):
     def _update_codes(self, rows: Tensor, batch: Samples, codes: Tensor, label_weight) -> None:
         with evaluating(self.network):
             leaf = codes.detach().requires_grad_()
-            *terms, _ = self._terms(batch, leaf)
-            loss = self._total(*terms, label_weight)
+            J0, J1, J2, _ = self._terms(batch, leaf)
+            loss = self._total(J0, J1, J2, label_weight)
             # Where a code is zero the derivative of its norm is taken as zero; such codes stay.
             (gradient,) = torch.autograd.grad(self.weighted_mean(loss, rows), leaf)
         if self.counts:
