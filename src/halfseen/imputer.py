@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -31,6 +29,7 @@ from halfseen.dictionary import (
     start_dictionary,
 )
 from halfseen.disk import MappedRows, entries_at_once, gpu_memory_is_told, in_parts, slices
+from halfseen.fitting import is_number, is_whole, require
 from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
@@ -262,24 +261,18 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             )
 
     def _checked_layout(self, sample_shape: tuple[int, ...]) -> Tensor:
-        for name in ("n_atoms", "n_steps", "batch_size"):
-            value = getattr(self, name)
-            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-            if not (whole and value >= 1) and not (name == "n_atoms" and value is None):
-                raise ValueError(f"{name} must be a whole number ≥ 1; got {value!r}.")
-        if self.alpha is not None and not (
-            isinstance(self.alpha, numbers.Real) and 0 < self.alpha < math.inf
-        ):
-            raise ValueError(f"alpha must be a positive number or None; got {self.alpha!r}.")
-        if not (isinstance(self.tol, numbers.Real) and self.tol >= 0):
-            raise ValueError(f"tol must be a number ≥ 0; got {self.tol!r}.")
-        if not isinstance(self.positive, bool | np.bool_):
-            raise ValueError(f"positive must be True or False; got {self.positive!r}.")
-        if self.tiling is not None and not isinstance(self.tiling, Tiling):
-            raise ValueError(
-                f"tiling must be None or a tiling such as Whole(), Channels() or Patches(8, 4); "
-                f"got {self.tiling!r}."
-            )
+        whole, tiling, alpha = "a whole number ≥ 1", self.tiling, self.alpha
+        require(self, "n_atoms", self.n_atoms is None or is_whole(self.n_atoms), f"{whole} or None")
+        require(self, "n_steps", is_whole(self.n_steps), whole)
+        require(self, "batch_size", is_whole(self.batch_size), whole)
+        positive = alpha is None or (is_number(alpha) and alpha > 0)
+        require(self, "alpha", positive, "a positive number or None")
+        require(self, "tol", is_number(self.tol) and self.tol >= 0, "a number ≥ 0")
+        require(self, "positive", isinstance(self.positive, bool | np.bool_), "True or False")
+        known = tiling is None or isinstance(tiling, Tiling)
+        require(
+            self, "tiling", known, "None or a tiling such as Whole(), Channels() or Patches(8, 4)"
+        )
         return self._tiling().layout(tuple(sample_shape))
 
     def _tiling(self) -> Tiling:
