@@ -276,7 +276,7 @@ def holes_in_column(n=3):
         ({}, np.array([["a", "b"]]), "could not convert string"),
         ({}, np.empty((0, 3)), "0 sample"),
         ({}, holes_in_column(), "1 feature.*never observed, the first is 1; remove"),
-        ({"n_atoms": 0}, np.eye(3), "n_atoms must be a whole number ≥ 1; got 0"),
+        ({"n_atoms": 0}, np.eye(3), "n_atoms must be a whole number ≥ 1 or None; got 0"),
         ({"n_steps": 2.5}, np.eye(3), "n_steps must be"),
         ({"batch_size": True}, np.eye(3), "batch_size must be"),
         ({"alpha": -1.0}, np.eye(3), "alpha must be a positive number or None; got -1.0"),
