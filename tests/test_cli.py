@@ -184,6 +184,17 @@ def test_columns_that_the_model_does_not_take_may_have_one_name_or_none(trained,
     assert main(["predict", model, str(new), "--out", str(out)]) == 0
 
 
+def test_what_parquet_cannot_hold_is_said_in_one_line(trained, tmp_path, capsys):
+    new, out = tmp_path / "new.csv", tmp_path / "out.parquet"
+    for text in ("zz,zz,age,blood,dose\n1,2,50,A,\n", f"age,blood,dose\n{'9' * 40},A,1\n,B,\n"):
+        new.write_text(text)
+        assert main(["impute", str(trained / "model"), str(new), "--out", str(out)]) == 2
+        said = capsys.readouterr().err
+        assert "out.parquet' cannot be written as Parquet: " in said
+        assert said.endswith("; take .csv.\n")
+        assert not out.exists()
+
+
 def test_empty_lines_of_one_column_are_holes(tmp_path):
     data, new = tmp_path / "train.csv", tmp_path / "new.csv"
     table()[["age", "state"]].to_csv(data, index=False)

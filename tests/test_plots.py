@@ -25,6 +25,7 @@ from halfseen.plots.drawing import HOLE
 from halfseen.plots.views import sample_view, tile_view
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
+Figure = pyplot.Figure
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,12 @@ def test_in_colour_only_pixels_without_any_channel_are_holes():
     np.testing.assert_array_equal(observed[2, 3], observed[2, 3, [0, 0, 0]])
     low, high = np.nanmin(X[:1]), np.nanmax(X[:1])
     np.testing.assert_allclose(observed[1], ((X[0] - low) / (high - low))[:, 1].T)
+
+
+def test_tiny_values_outside_of_the_range_are_black_or_white():
+    axis = Figure().add_subplot()
+    drawing.draw_sample(axis, np.array([[[-3.0, 1e-310, 3.0]]]), 0.0, 2e-310)
+    np.testing.assert_allclose(axis.images[0].get_array()[0, :, 0], [0, 0.5, 1])
 
 
 def test_a_sample_without_any_value_can_be_drawn():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from halfseen.archives import require_proportion
+from halfseen.storage import one_line
 from halfseen.table_values import without
 from halfseen.whole_files import write_whole
 
@@ -105,7 +106,12 @@ def write_frame(path: str | os.PathLike, frame: pd.DataFrame) -> None:
 
     def write(temporary: Path) -> None:
         if kind == ".parquet":
-            frame.to_parquet(temporary, index=False)
+            try:
+                frame.to_parquet(temporary, index=False)
+            except (ValueError, TypeError, OverflowError) as error:  # such as names that repeat
+                raise ValueError(
+                    f"{str(path)!r} cannot be written as Parquet: {one_line(error)}; take .csv."
+                ) from error
         else:
             frame.to_csv(temporary, index=False, sep="\t" if kind == ".tsv" else ",")
 

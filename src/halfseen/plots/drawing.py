@@ -78,7 +78,8 @@ def draw_sample(axis: Axes, sample: np.ndarray, low: float, high: float) -> None
             axis.plot(values, color=colour, lw=0.9, ms=2.5,
                       marker="." if np.isnan(values).any() else None)  # fmt: skip
         return
-    scaled = np.clip((sample - low) / ((high - low) or 1.0), 0, 1)
+    # First into the range, lest the quotient of tiny numbers has no room in a float.
+    scaled = (np.clip(sample, low, high) - low) / ((high - low) or 1.0)
     seen = ~np.isnan(scaled)
     brightness = np.where(seen, scaled, 0).sum(0) / np.maximum(seen.sum(0), 1)
     picture = np.where(seen, scaled, brightness)
