@@ -10,7 +10,7 @@ from halfseen.cli import main
 from halfseen.experiments import NAMES, classifying, experiment, rows
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.examples import packed, unpacked
-from halfseen.experiments.methods import choices, taken, validated
+from halfseen.experiments.methods import are_ordered, choices, taken, validated
 from halfseen.experiments.paper import printed
 from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
@@ -130,11 +130,20 @@ def test_settings_are_chosen_on_samples_kept_apart():
 
 def test_the_plainest_that_cannot_be_told_from_the_best_is_taken():
     scores = [0.59, 0.608, 0.61, 0.6, 0.61]  # one standard error of 2,000 samples: 0.0109
-    assert taken("Best", scores, 10_000) == 1
-    assert taken("Seq. Sp.", scores, 10_000) == 1
-    assert taken("Best", scores, 1_000_000) == 2  # 0.0011
-    assert taken("ZF", scores, 10_000) == 2  # no order: the best, of equals the first
-    assert taken("Best", [0.999, 1.0], 10_000) == 1
+    assert taken(True, scores, 10_000) == 1
+    assert taken(True, scores, 1_000_000) == 2  # 0.0011
+    assert taken(False, scores, 10_000) == 2  # no order: the best, of equals the first
+    assert taken(True, [0.999, 1.0], 10_000) == 1
+
+
+@pytest.mark.parametrize("method", ["Best", "Seq. Sp.", "ZF", "MU", "MS"])
+def test_rivals_choose_by_the_same_rule(method):
+    assert are_ordered(method, "synthetic K=4 d=0 P=200")
+    assert not are_ordered(method, "mnist")
+    found = choices(method, "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
+    if method in ("ZF", "MU", "MS"):
+        hidden = [clf.hide for clf in found]
+        assert hidden == sorted(hidden)
 
 
 def test_choices_are_kept(tmp_path, monkeypatch):

@@ -151,9 +151,8 @@ class SparseCompletion(nn.Module):
         if lambda_l1 is None:
             lambda_l1 = lambda_rec * n_features * (0.5 if rec_scaling == "share" else 2)
         self.lambda_l1 = float(lambda_l1)
-        lasso_alpha(
-            torch.ones(1, 1, device="cpu"), self.lambda_rec, self.lambda_l1
-        )  # refuses what is not > 0
+        # Refuses what is not > 0.
+        lasso_alpha(torch.ones(1, 1, device="cpu"), self.lambda_rec, self.lambda_l1)
         self.rec_scaling = rec_scaling
         self.output = output
         self.n_gradient_steps = n_gradient_steps

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from halfseen.experiments.data import IMAGES, load, with_holes
-from halfseen.experiments.methods import choices, settings_of, taken, validated
+from halfseen.experiments.methods import are_ordered, choices, settings_of, taken, validated
 from halfseen.experiments.rows import append, read
 from halfseen.experiments.runner import Context
 from halfseen.experiments.tuning import tuned
@@ -75,7 +75,7 @@ def _settled(
         scores = validated(candidates, holes, y, context.device)
         if path is not None:
             append(path, {**question, "accuracy_validation": scores})
-    return candidates[taken(method, scores, len(y))]
+    return candidates[taken(are_ordered(method, dataset), scores, len(y))]
 
 
 def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:
