@@ -85,7 +85,6 @@ def test_the_table_of_the_demonstration_has_means_and_errors(demonstration):
     assert first[:2] == ("halfseen", f"{given.mean():.1f} ± {error:.1f}")
 
 
-@needs_browser
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_the_command_demo_fits_all_and_writes_the_page(more, tmp_path, monkeypatch, capsys):
     def few(seed):
@@ -109,6 +108,7 @@ def test_the_command_demo_fits_all_and_writes_the_page(more, tmp_path, monkeypat
     assert str(out) in printed
 
 
+@needs_browser
 def test_the_page_of_the_demonstration(demonstration, tmp_path):
     page = demo_page(demonstration)
     for width, dark in ((1000, False), (400, True)):
