@@ -136,14 +136,19 @@ def test_the_plainest_that_cannot_be_told_from_the_best_is_taken():
     assert taken(True, [0.999, 1.0], 10_000) == 1
 
 
-@pytest.mark.parametrize("method", ["Best", "Seq. Sp.", "ZF", "MU", "MS"])
-def test_rivals_choose_by_the_same_rule(method):
-    assert are_ordered(method, "synthetic K=4 d=0 P=200")
-    assert not are_ordered(method, "mnist")
-    found = choices(method, "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
-    if method in ("ZF", "MU", "MS"):
-        hidden = [clf.hide for clf in found]
-        assert hidden == sorted(hidden)
+def test_methods_list_their_candidates_from_the_plainest():
+    planted = "synthetic K=4 d=0 P=200"
+    assert are_ordered(planted)
+    assert not are_ordered("mnist")
+    for method in ("ZF", "MU", "MS", "KNN"):
+        found = choices(method, "logistic", planted, 0.5, small=False)
+        assert [clf.hide for clf in found] == sorted(clf.hide for clf in found)
+    assert [clf.imputer.n_neighbors for clf in found] == [100, 10, 100, 10]
+    for method in ("Best", "Seq. Sp.", "Simult."):
+        found = choices(method, "logistic", planted, 0.5, small=False)
+        prices = [clf.lambda_l1 / clf.lambda_rec for clf in found[:3]]
+        assert prices == sorted(prices, reverse=True)
+    assert [clf.lambda_rec for clf in found[::3]] == [100, 10, 1]
 
 
 def test_choices_are_kept(tmp_path, monkeypatch):
@@ -288,7 +293,7 @@ def test_prices_follow_the_rate():
         assert [clf.training for clf in found] == ["sequential"] * 3 + ["task"] * 3
     found = choices("Simult.", "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
     alphas = sorted({clf.lambda_l1 / clf.lambda_rec for clf in found})
-    assert len(found) == 6
+    assert len(found) == 9
     assert alphas == pytest.approx([25, 50, 200])
 
 

@@ -75,7 +75,7 @@ def _settled(
         scores = validated(candidates, holes, y, context.device)
         if path is not None:
             append(path, {**question, "accuracy_validation": scores})
-    return candidates[taken(are_ordered(method, dataset), scores, len(y))]
+    return candidates[taken(are_ordered(dataset), scores, len(y))]
 
 
 def _training(dataset: str, mechanism: str, rate: float, seed: int, context: Context) -> tuple:

@@ -3,8 +3,8 @@
 Settings of "Best" on image sets were chosen on validation images (docs/experiments.md); on the
 synthetic data every method chooses by validation samples, with holes, out of the training set of
 the first seed; so do rivals on image sets, between two weight decays, and "Simult." there, by the
-grid of `tuning`. No method sees test samples. Where candidates have an order, from the plainest,
-the plainest that validation cannot tell from the best is taken.
+grid of `tuning`. No method sees test samples. On synthetic data candidates are listed from the
+plainest, and the plainest that validation cannot tell from the best is taken.
 """
 
 from __future__ import annotations
@@ -100,14 +100,15 @@ def validated(candidates: list, X: np.ndarray, y: np.ndarray, device: str) -> li
     return scores
 
 
-def are_ordered(method: str, dataset: str) -> bool:
-    """Say whether the candidates of a method are listed from the plainest.
+def are_ordered(dataset: str) -> bool:
+    """Say whether the candidates of methods are listed from the plainest.
 
-    On synthetic data: coding first before a dictionary that follows the labels, few codes before
-    many, nothing hidden in training before a quarter. Weights of labels and of decay and numbers
-    of neighbours have no order.
+    On synthetic data: labels that hardly reach the codes before those that rule them, coding first
+    before a dictionary that follows the labels, few codes before many, nothing hidden in training
+    before a quarter, the mean of many neighbours before that of few. Weights of decay have no
+    order.
     """
-    return dataset.startswith("synthetic") and method not in ("Simult.", "KNN")
+    return dataset.startswith("synthetic")
 
 
 def taken(ordered: bool, scores: list[float], n_samples: int) -> int:
@@ -148,7 +149,7 @@ def _choices(
         paper = {"training": "joint", "network_input": "reconstruction", "label_weight": 1.0}
         base = {**SIMULTANEOUS[kind], **paper, **training, **own}
         # Labels count less against a larger weight of the reconstruction.
-        weights = (1.0, 10.0) if len(prices) > 1 else (1.0,)
+        weights = (100.0, 10.0, 1.0) if len(prices) > 1 else (1.0,)
         return [
             SparseCodingClassifier(network, **{**base, "lambda_rec": rec, **_scaled(price, rec)})
             for rec in weights
@@ -175,8 +176,8 @@ def _choices(
     if kind != "synthetic":
         settings = [{"weight_decay": decay} for decay in _DECAYS]
     named = {**rivals.of_the_paper(network, **training), **rivals.usual(network, **training)}
-    wanted = [f"KNN{k}" for k in (10, 100)] if method == "KNN" else [method]
-    return [clone(named[name]).set_params(**some) for name in wanted for some in settings]
+    wanted = [f"KNN{k}" for k in (100, 10)] if method == "KNN" else [method]
+    return [clone(named[name]).set_params(**some) for some in settings for name in wanted]
 
 
 def _linear_prices(observed: float, n_features: int) -> dict:
