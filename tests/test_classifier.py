@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from halfseen import Channels, Patches, Published, SparseCodingClassifier, SparseCodingImputer
+from halfseen.rivals import mean_fill
 
 
 @parametrize_with_checks([SparseCodingClassifier(n_epochs=200, random_state=0)])
@@ -524,3 +525,12 @@ def test_wide_tables_get_no_more_atoms_than_samples(tmp_path):
         tiling=Patches((40,), 20), n_epochs=1, training="joint", random_state=0
     ).fit(X[:9], y[:9])
     assert signals.transform(X[:9]).shape == (9, 3, 27)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int64])
+def test_whole_numbers_of_numpy_are_whole_numbers(kind):
+    X, y = load_iris(return_X_y=True)
+    for make in (SparseCodingClassifier, mean_fill):
+        found = make("mlp", batch_size=kind(100), n_epochs=kind(2), random_state=0).fit(X, y)
+        same = make("mlp", batch_size=100, n_epochs=2, random_state=0).fit(X, y)
+        np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X))

@@ -261,7 +261,7 @@ def broken(folder):
         ("predict", ["good.csv", "MODEL", "--out", "o.txt"], "must end in .csv, .tsv"),
         ("predict", ["good.csv", "good.csv", "--out", "o.csv"], "is no file of halfseen"),
         ("impute", ["good.csv", "MODEL", "--out", "o.npz"], "must end in .csv or .tsv"),
-        ("compare", ["rare.csv", "--target", "state"], "folds need two classes"),
+        ("compare", ["rare.csv", "--target", "state"], "folds need at least two classes"),
     ]  # fmt: skip
 
 
@@ -466,3 +466,51 @@ def test_archives_of_objects_say_what_to_do(tmp_path, capsys):
     np.savez(tmp_path / "t.npz", X=X, y=y)
     assert main(["fit", str(tmp_path / "t.npz"), "--out", str(tmp_path / "m")]) != 0
     assert "holds Python objects" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", [(1, 50), (3, 20), (1, 1, 30), (3, 4, 5, 6), (6, 7), (2, 1)])
+def test_arrays_of_any_shape(shape, tmp_path, capsys):
+    random = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = random.random((40, *shape)) + y.reshape(-1, *[1] * len(shape))
+    np.savez(tmp_path / "X.npz", X=ampute(X, rate=0.3, random_state=0), y=y)
+    model, filled = str(tmp_path / "model"), str(tmp_path / "filled.npz")
+    arguments = ["--out", model, "--epochs", "5", "--json"]
+    assert main(["fit", str(tmp_path / "X.npz"), *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["sample_shape"] == list(shape)
+    assert main(["impute", model, str(tmp_path / "X.npz"), "--out", filled]) == 0
+    assert np.isfinite(np.load(filled)["X"]).all()
+
+
+def test_a_rare_class_is_named_with_what_can_be_done(tmp_path, capsys):
+    rows = pd.DataFrame({"x": range(41), "y": ["a", "b"] * 20 + ["once"]})
+    rows.to_csv(tmp_path / "rare.csv", index=False)
+    arguments = [str(tmp_path / "rare.csv"), "--target", "y", "--out", str(tmp_path / "o.html")]
+    assert main(["compare", *arguments, "--folds", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "'once', has 1: leave its rows out" in said
+    assert "--folds" not in said
+
+
+def test_compare_says_where_it_failed(tmp_path, capsys):
+    X = np.random.default_rng(0).random((40, 6))
+    X[1:, 5] = np.nan  # seen once, so in one fold not at all
+    np.savez(tmp_path / "X.npz", X=X, y=np.arange(40) % 2)
+    out = ["--out", str(tmp_path / "o.html")]
+    assert main(["compare", str(tmp_path / "X.npz"), "--folds", "2", *out]) == 2
+    said = capsys.readouterr().err
+    assert "never observed" in said
+    assert "while comparing: method 'halfseen'" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_files_that_cannot_be_learned_from_are_refused_first(tmp_path, capsys):
+    table().to_csv(tmp_path / "wide.csv", index=False, encoding="utf-16")
+    arguments = ["--target", "state", "--out", str(tmp_path / "model")]
+    assert main(["fit", str(tmp_path / "wide.csv"), *arguments]) == 2
+    assert "save it as UTF-8" in capsys.readouterr().err
+    dated = table().assign(state=pd.to_datetime("2020-01-01"))
+    dated.loc[::2, "state"] = pd.to_datetime("2021-01-01")
+    dated.to_parquet(tmp_path / "dated.parquet")
+    assert main(["fit", str(tmp_path / "dated.parquet"), *arguments, "--epochs", "9999999"]) == 2
+    assert "cannot be saved" in capsys.readouterr().err

@@ -157,3 +157,11 @@ def test_no_method_sees_what_a_mask_hides():
     masked = compare(methods, np.ma.masked_array(X, mask), y, cv=2)
     holes = compare(methods, np.where(mask, np.nan, X), y, cv=2)
     assert masked["accuracy"].tolist() == holes["accuracy"].tolist()
+
+
+def test_labels_that_are_missing_are_named(iris):
+    X, y = iris
+    labels = np.array(y, dtype=object)
+    labels[3] = None
+    with pytest.raises(ValueError, match="the first is sample 3"):
+        compare({"halfseen": SparseCodingClassifier()}, X, labels)

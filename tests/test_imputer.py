@@ -380,3 +380,13 @@ def test_dates_are_no_numbers(make):
     for estimator in (SparseCodingImputer(n_steps=2), SparseCodingClassifier(n_epochs=1)):
         with pytest.raises(ValueError, match="X has dates or durations.*TableClassifier"):
             estimator.fit(make(), np.arange(len(make())) % 2)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int64])
+def test_whole_numbers_of_numpy_are_whole_numbers(digits, kind):
+    settings = {"n_atoms": 8, "n_steps": 3, "random_state": 0}
+    found = SparseCodingImputer(batch_size=kind(100), **settings).fit(digits[0])
+    same = SparseCodingImputer(batch_size=100, **settings).fit(digits[0])
+    np.testing.assert_array_equal(found.components_, same.components_)
+    streamed = SparseCodingImputer(batch_size=kind(100), **settings).partial_fit(digits[0])
+    assert np.isfinite(streamed.components_).all()

@@ -199,3 +199,15 @@ def test_every_option_is_documented():
     for make_holes in _MECHANISMS.values():
         for option in list(inspect.signature(make_holes).parameters)[3:]:
             assert f"`{option}`" in ampute.__doc__
+
+
+def test_frames_may_hold_objects():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.Series([1, pd.NA, 3, 4], dtype=object), "b": [1, 2, 3, 4]})
+    frame = frame.set_axis(list("wxyz"))
+    found = ampute(frame, rate=0.5, random_state=0)
+    assert list(found.index) == list("wxyz")
+    assert found.isna().sum().sum() in (4, 5)
+    assert np.isnan(found["a"]["x"])
+    np.testing.assert_array_equal(found["b"].dropna(), frame["b"][found["b"].notna()])
+    np.testing.assert_array_equal(found["a"].dropna(), frame["a"][found["a"].notna()])

@@ -225,3 +225,83 @@ def test_missing_labels_are_told(labels):
     for clf in (TableClassifier(), SparseCodingClassifier(), rivals.mean_fill()):
         with pytest.raises(ValueError, match="no label for 20 samples, the first is sample 1"):
             clf.fit(table, labels)
+
+
+def quick(table, y):
+    settings = {"training": "joint", "n_epochs": 3, "random_state": 0}
+    return TableClassifier(SparseCodingClassifier(**settings)).fit(table, y)
+
+
+def test_what_was_learned_from_text_fills_typed_columns_and_the_other_way_round():
+    random = np.random.default_rng(0)
+    days = pd.Series(pd.date_range("2020-01-01", periods=60))
+    table = pd.DataFrame(
+        {
+            "age": random.integers(20, 80, 60),
+            "dose": random.normal(size=60),
+            "day": days,
+            "second": days.astype("datetime64[s]"),
+            "berlin": days.dt.tz_localize("Europe/Berlin"),
+            "smokes": random.random(60) < 0.5,
+        }
+    )
+    y, holes = table["age"] > 50, random.random(table.shape) < 0.3
+    given = table.assign(smokes=table["smokes"].astype("boolean")).mask(holes)
+    filled = quick(table.astype(str), y).impute(given)
+    assert filled.dtypes.equals(given.dtypes)
+    assert filled.notna().all(axis=None)
+    assert ((filled.astype(object) == given.astype(object)) | holes).all(axis=None)
+    text = table.astype(str).astype(object).mask(holes)
+    filled = quick(table, y).impute(text)
+    assert filled.map(type).eq(str).all(axis=None)
+    assert filled["age"].str.fullmatch(r"\d+").all()
+    assert filled["day"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
+
+
+def test_a_row_alone_without_a_known_type_is_filled():
+    table = pd.DataFrame({"code": ["A1", "B2", None, "A1"] * 9, "n": range(36)})
+    clf = quick(table, [0, 1] * 18)
+    for empty in (np.nan, None):  # a column of floats, or of objects
+        assert clf.impute(pd.DataFrame({"code": [empty], "n": [3]}))["code"][0] in ("A1", "B2")
+
+
+@pytest.mark.parametrize(
+    ("form", "offset"),
+    [
+        ("%Y-%m-%dT%H:%M:%SZ", 0),
+        ("%Y-%m-%d %H:%M:%S+02:00", 2),
+        ("%Y-%m-%d %H:%M:%S-0330", -3.5),
+        ("%Y-%m-%dT%H:%M:%S", 0),
+    ],
+)
+def test_times_are_filled_in_their_own_time_zone(form, offset):
+    noon = pd.Series(pd.date_range("2020-06-01 12:00", periods=40))
+    table = pd.DataFrame({"at": noon.dt.strftime(form), "x": np.arange(40.0)})
+    table.loc[::4, "at"] = None
+    filled = quick(table, [0, 1] * 20).impute(table)["at"]
+    read = pd.to_datetime(filled, format="ISO8601", utc=True)  # all of one spelling
+    assert filled.str.len().nunique() == 1
+    encoder = TableEncoder().fit(table)
+    again = encoder.inverse_transform(encoder.transform(table))["at"]
+    assert again.dropna().tolist() == table["at"].dropna().tolist()
+    (column,) = (column for column in encoder.columns_ if column.name == "at")
+    expected = noon.drop(noon.index[::4]) - pd.Timedelta(hours=offset)
+    assert column.centre == pytest.approx(expected.astype("int64").mean() / 86_400e6, abs=0.1)
+    assert read.notna().all()
+
+
+def test_differing_time_zones_are_filled_in_utc():
+    table = pd.DataFrame(
+        {"at": ["2020-06-01 12:00:00+02:00", "2020-12-01 12:00:00+01:00", None, None] * 9}
+    )
+    filled = quick(table.assign(x=np.arange(36.0)), [0, 1] * 18).impute(table.assign(x=1.0))["at"]
+    assert filled[table["at"].isna()].str.endswith("+00:00").all()
+
+
+def test_filled_whole_numbers_have_no_sign_of_zero_and_stay_whole():
+    spelled = TableEncoder().fit(pd.DataFrame({"n": ["-1", "0", "1"]}))
+    assert spelled.inverse_transform([[-0.1]])["n"][0] == "0"
+    table = pd.DataFrame({"n": pd.Series([1, 2, 3, None] * 9, dtype=object), "x": range(36)})
+    clf = quick(table, [0, 1] * 18)
+    for some in (table, table[3:4]):
+        assert type(clf.impute(some)["n"].iloc[-1]) is int

@@ -58,7 +58,7 @@ def to_tree(classifier) -> dict:
             "class_weight": _class_weight_to_plain(given["class_weight"]),
             "random_state": int(random_state) if _is_whole(random_state) else None,
         },
-        "classes": _labels_to_plain(classifier.classes_),
+        "classes": labels_to_plain(classifier.classes_),
         "n_features_in": int(classifier.n_features_in_),
         "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])],
         "sample_shape": list(module.completion.sample_shape),
@@ -213,7 +213,7 @@ def _training_from_plain(plain) -> str | Published:
 def _class_weight_to_plain(class_weight):
     if not isinstance(class_weight, dict):
         return class_weight
-    labels = _labels_to_plain(np.array(list(class_weight)))
+    labels = labels_to_plain(np.array(list(class_weight)))
     return {"labels": labels, "weights": [float(weight) for weight in class_weight.values()]}
 
 
@@ -223,7 +223,7 @@ def _class_weight_from_plain(plain):
     return dict(zip(_labels_from_plain(plain["labels"]).tolist(), plain["weights"], strict=True))
 
 
-def _labels_to_plain(labels: np.ndarray) -> dict:
+def labels_to_plain(labels: np.ndarray) -> dict:
     """Return labels with their dtype; text, numbers and truth values have one in the file."""
     text = labels.dtype.kind in "OU"
     if labels.dtype.kind not in "OUiufb" or (

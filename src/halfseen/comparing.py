@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from halfseen.boundary import without_mask
+from halfseen.scoring import require_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +96,7 @@ def fold_scores(
     X = without_mask(X)  # others would see what it hides
     X_test = X if X_test is None else without_mask(X_test)
     check_consistent_length(X, y, X_test)
+    require_labels(y)
     y = np.asarray(y)
     assert_all_finite(y, input_name="y")
 

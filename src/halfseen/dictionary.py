@@ -172,6 +172,7 @@ def shuffled_batches(
 
     What is left at the end of a pass and too short for a batch waits for the next.
     """
+    batch_size = int(batch_size)  # torch does not split by numpy's numbers
 
     def endless() -> Iterator[Tensor]:
         device = generator.device

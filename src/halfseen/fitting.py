@@ -90,7 +90,7 @@ _WHOLE_OR_NONE = "a whole number ≥ 1 or None"
 def is_small(network: nn.Module, settings, device: torch.device) -> bool:
     """Say whether steps on a CPU are so short that torch should not share them out."""
     n_weights = sum(weight.numel() for weight in network.parameters())
-    return device.type == "cpu" and n_weights * settings.batch_size < _SMALL
+    return device.type == "cpu" and n_weights * int(settings.batch_size) < _SMALL
 
 
 def learns_in_half(settings, device: torch.device) -> bool:
@@ -105,7 +105,7 @@ def epochs(settings, n_samples: int) -> int:
     """Return the number of epochs, also when it is left to us."""
     if settings.n_epochs is not None:
         return int(settings.n_epochs)
-    n_batches = math.ceil(n_samples / settings.batch_size)
+    n_batches = math.ceil(n_samples / int(settings.batch_size))
     usual = max(_USUAL_EPOCHS, math.ceil(_LEAST_STEPS / n_batches))
     return max(1, min(usual, _MOST_STEPS // n_batches))
 

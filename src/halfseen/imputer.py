@@ -174,7 +174,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         n_tiles = len(values) * len(layout)
         batches = (
             torch.arange(*some.indices(n_tiles), device="cpu")
-            for some in slices(n_tiles, self.batch_size)
+            for some in slices(n_tiles, int(self.batch_size))
         )
         state = self._learn(state, samples, layout, batches, moments)
         return self._publish(named(X, values), values.dtype, state, moments, reset=not going_on)

@@ -85,9 +85,9 @@ def ampute(X, mechanism: str = "random", rate: float = 0.5, *, random_state=None
         )
     random = np.random.default_rng(seed_from(random_state))
     holes = make_holes(values.cpu().numpy(), float(rate), random, **options)
-    if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
-        return X.astype(values.numpy().dtype).mask(holes)
     incomplete = values.masked_fill(torch.from_numpy(holes).to(values.device), torch.nan)
+    if "pandas" in sys.modules and isinstance(X, sys.modules["pandas"].DataFrame):
+        return type(X)(incomplete.numpy(), index=X.index, columns=X.columns)
     return incomplete if isinstance(X, Tensor) else incomplete.numpy()
 
 

@@ -8,6 +8,7 @@ the minimum satisfies, not from the iterations that led to it (`implicit.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -135,7 +136,7 @@ class SparseCompletion(nn.Module):
             raise ValueError(f"positive must be True or False; got {positive!r}.")
         make_solver(solver, torch.device("cpu"))  # refuses names it does not know
         self.tiling = tiling
-        self.sample_shape = tuple(sample_shape)
+        self.sample_shape = tuple(sample_shape) if isinstance(sample_shape, Iterable) else ()
         if not (self.sample_shape and all(is_whole(side) for side in self.sample_shape)):
             raise ValueError(
                 f"sample_shape must be a tuple of whole numbers ≥ 1, such as (3, 32, 32); got "

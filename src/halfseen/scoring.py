@@ -22,7 +22,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return odds / odds.sum(1, keepdims=True)
 
 
-def _require_labels(y: Any) -> None:
+def require_labels(y: Any) -> None:
     """Refuse labels that are missing among objects or text, of which others say nothing clear."""
     import pandas as pd
 
@@ -103,7 +103,7 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        _require_labels(y)
+        require_labels(y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(values, y)
         assert_all_finite(y, input_name="y")

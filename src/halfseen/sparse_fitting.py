@@ -255,7 +255,7 @@ def make_module(
     if rates is not None:
         completion.tol = 0.0
         completion.solver = rates.test_solver(
-            math.prod(sample_shape), settings.batch_size, n_epochs, lambda_l1
+            math.prod(sample_shape), int(settings.batch_size), n_epochs, lambda_l1
         )
     with torch.device("cpu"):  # whatever torch's default device is
         network = make_network(settings.network, sample_shape, n_classes)
@@ -305,7 +305,7 @@ def _make_trainer(
 ) -> Trainer:
     plan = CodingPlan(
         n_epochs=epochs(settings, n_samples),
-        batch_size=settings.batch_size,
+        batch_size=int(settings.batch_size),
         learning_rate=learning_rate(settings),
         lambda_rec=float(settings.lambda_rec),
         lambda_l1=module.completion.lambda_l1,

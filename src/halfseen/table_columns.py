@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 to 9999, which text has
+_ZONE = r"Z|[+-]\d\d(?::?\d\d)?"
 _MOST_DAYS = {"ns": 106_751, "us": 106_751_990}  # from 1970, in 64 bits
 
 
@@ -35,7 +38,8 @@ class Column:
         Whether all numbers were whole ones, or all dates whole days.
     categories : tuple of str
         Of a category; of truth values that were text, how false and true were spelled; of dates
-        that were text with hours, minutes and seconds, what stands before the hours.
+        that were text with hours, minutes and seconds, what stands before the hours and, if there
+        is one, the time zone.
     had_holes : bool
     """
 
@@ -101,7 +105,7 @@ class Column:
         with np.errstate(over="ignore"):
             values = numbers[:, 0] * self.scale + self.centre
         values = values.clip(*self._ends())  # a filled value may be beyond
-        values = np.rint(values) if self.whole else values
+        values = np.rint(values) + 0.0 if self.whole else values  # there is no -0
         if self.kind == "boolean":
             found = pd.Series(values > 0.5, name=self.name, dtype="boolean")
         elif self.kind == "date":
@@ -111,13 +115,16 @@ class Column:
         else:
             found = pd.Series(values, name=self.name)
         found = found.mask(holes)
+        if self.kind == "number" and self.whole and self.dtype == "object":
+            return pd.Series([None if n != n else int(n) for n in found], dtype=object)
         return self._as_text(found) if self.dtype == "text" else typed(found, self.dtype)
 
     def _ends(self) -> tuple[float, float]:
         """Return the least and the largest that its type has room for, in numbers and days."""
         if self.kind == "date":
             if self.dtype == "text":
-                return _FIRST_DAY, _LAST_DAY
+                room = len(self.categories) > 1  # for the time zone
+                return _FIRST_DAY + room, _LAST_DAY - room
             most = float(_MOST_DAYS["ns" if "[ns" in self.dtype else "us"])
         else:
             narrow = self.dtype in ("float16", "float32", "Float32")
@@ -131,7 +138,9 @@ class Column:
         elif self.kind == "date":
             spell = (lambda day: str(day.date())) if self.whole else (lambda time: str(time))
             if self.categories:
-                form = f"%Y-%m-%d{self.categories[0]}%H:%M:%S"
+                between, *zone = self.categories
+                values = values + sum(map(_offset, zone), datetime.timedelta())
+                form = f"%Y-%m-%d{between}%H:%M:%S{''.join(zone)}"
                 spell = lambda time: time.strftime(form)  # noqa: E731
         else:
             spell = (lambda number: f"{number:.0f}") if self.whole else (lambda n: f"{n:.6g}")
@@ -158,6 +167,7 @@ class Column:
             and all(isinstance(category, str) for category in categories)
             and len(set(categories)) == len(categories)
             and len(categories) >= {"category": 1, "boolean": 2}.get(column.kind, 0)
+            and (column.kind != "date" or _are_around_hours(categories))
         )
         if not right:
             raise ValueError(f"what it says of the column {name!r} cannot be")
@@ -217,7 +227,7 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
             return Column(name, kind, dtype, categories=tuple(spellings), had_holes=had_holes)
         centre, scale = _centre_and_scale(known, weight[~missing], name)
         whole = bool((known == np.rint(known)).all())
-        between = _before_hours(values) if (kind, dtype) == ("date", "text") else ()
+        between = _around_hours(values) if (kind, dtype) == ("date", "text") else ()
         return Column(name, kind, dtype, centre, scale, whole, between, had_holes)
     counts = pd.Series(weight).groupby(text_of(values).to_numpy()).sum()
     frequent = counts.sort_values(ascending=False, kind="stable").index[:max_categories]
@@ -225,10 +235,32 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
     return Column(name, "category", dtype, categories=categories, had_holes=had_holes)
 
 
-def _before_hours(values: pd.Series) -> tuple[str, ...]:
-    """Return what stands between day and time in text, the same in all of it; else nothing."""
-    found = text_of(values.dropna()).str.extract(r"^.{10}([ T])\d\d:\d\d:\d\d$")[0]
-    return (str(found.iloc[0]),) if found.nunique(dropna=False) == 1 and found.notna().all() else ()
+def _around_hours(values: pd.Series) -> tuple[str, ...]:
+    """Return what stands between day and time in text and, if there is one, the time zone.
+
+    Nothing where times are spelled in several ways; zones that differ become UTC.
+    """
+    text = text_of(values.dropna())
+    found = text.str.extract(rf"^.{{10}}([ T])\d\d:\d\d(:\d\d)?(\.\d+)?({_ZONE})?$")
+    between, seconds, fraction, zone = (set(found[place].fillna("")) for place in range(4))
+    if zone != {""}:
+        return max(between) or " ", zone.pop() if len(zone) == 1 else "+00:00"
+    exact = len(between) == 1 and "" not in between | seconds and fraction == {""}
+    return tuple(between) if exact else ()
+
+
+def _are_around_hours(categories: tuple) -> bool:
+    """Say whether these could be what `_around_hours` returned."""
+    zones = categories[1:]
+    known = len(zones) < 2 and all(re.fullmatch(_ZONE, zone) for zone in zones)
+    return known and categories[:1] in ((), (" ",), ("T",))
+
+
+def _offset(zone: str) -> datetime.timedelta:
+    """Return how far a time zone such as "+02:00" is ahead of UTC."""
+    sign = -1 if zone.startswith("-") else 1
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    return sign * datetime.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
 
 
 def _centre_and_scale(known: np.ndarray, weight: np.ndarray, name: Any) -> tuple[float, float]:

@@ -60,7 +60,8 @@ def read_frame(
     except FileNotFoundError:
         raise
     except (ValueError, OSError) as error:  # what pandas and pyarrow raise
-        raise ValueError(f"{str(path)!r} cannot be read as a table: {error}") from error
+        advice = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise ValueError(f"{str(path)!r} cannot be read as a table: {error}{advice}") from error
     for name in frame.columns:
         if name != target and (columns is None or name in columns):
             frame[name] = without(frame[name], tuple(missing), usual=True)

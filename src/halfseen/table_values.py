@@ -155,7 +155,8 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
         added = sorted(set(values) - set(given.cat.categories))
         return values.astype(given.cat.add_categories(added).dtype)
     loose = given.dtype == object or pd.api.types.is_float_dtype(given.dtype)
-    wanted = kind if loose and not isinstance(kind, pd.CategoricalDtype) else given.dtype
+    strict = pd.api.types.is_object_dtype(kind) or isinstance(kind, pd.CategoricalDtype)
+    wanted = kind if loose and not strict else given.dtype
     for dtype in (wanted, given.dtype):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             found = values.astype(dtype)
@@ -165,19 +166,60 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
 
 
 def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
-    """Return what makes a filled value one of the column's own: categories came as text."""
+    """Return what makes a filled value one of the column's own.
+
+    Categories came as text, and so did all that was learned from text.
+    """
     import pandas as pd
 
     if isinstance(given.dtype, pd.CategoricalDtype):
         known = pd.Series(given.cat.categories)
-    elif given.dtype == object:
+    elif pd.api.types.is_datetime64_any_dtype(given.dtype):
+        return _as_time(given.dt.tz, given.dt.unit)
+    elif pd.api.types.is_bool_dtype(given.dtype):
+        return lambda value: _read(value, lambda text: bool(_TRUTH[text.lower()]))
+    elif pd.api.types.is_numeric_dtype(given.dtype):
+        return lambda value: _read(value, float)
+    else:
         known = given.dropna()
         if len(known) and all(type(value) is datetime.date for value in known):
             return lambda value: value.date() if isinstance(value, datetime.datetime) else value
-    else:
-        return lambda value: value
+        if len(known) and all(isinstance(value, str) for value in known):
+            days = bool((known.str.len() == len("2020-01-01")).all())
+            return lambda value: _as_text(value, days)
     own = dict(zip(text_of(known), known, strict=True))
     return lambda value: own.get(value, value) if isinstance(value, str) else value
+
+
+def _as_time(zone: datetime.tzinfo | None, unit: str) -> Callable[[Any], Any]:
+    """Return what makes a filled time, or its text, one of a column; without a zone it is UTC."""
+    import pandas as pd
+
+    def own(value: Any) -> Any:
+        found = _read(value, pd.Timestamp)
+        if not isinstance(found, pd.Timestamp):
+            return found
+        found = found.tz_localize("UTC") if found.tz is None else found
+        return found.tz_convert(zone).as_unit(unit)
+
+    return own
+
+
+def _read(value: Any, reader: Callable[[str], Any]) -> Any:
+    """Return what text stands for; anything else, and text that cannot be read, as it is."""
+    if isinstance(value, str):
+        with contextlib.suppress(KeyError, ValueError):
+            return reader(value)
+    return value
+
+
+def _as_text(value: Any, days: bool) -> Any:
+    """Return a filled value as text, if it is none; of a time perhaps only the day."""
+    if value is None or value != value or isinstance(value, str):
+        return value
+    if days and isinstance(value, datetime.datetime):
+        return str(value.date())
+    return f"{value:.6g}" if isinstance(value, float) else _spelled(value)
 
 
 def typed(values: pd.Series, dtype: str) -> pd.Series:

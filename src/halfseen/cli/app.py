@@ -74,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    words = printable(" ".join(str(error).split()))
+    cause = error.__cause__  # `about` names the file and has no notes of its own
+    notes = [*getattr(error, "__notes__", ()), *getattr(cause, "__notes__", ())]
+    text = " ".join([str(error), *(f"({note})" for note in notes)])
+    words = printable(" ".join(text.split()))
     expected = isinstance(error, ValueError | OSError | ModuleNotFoundError)
     return words if expected and words else f"{type(error).__name__}: {words} (see --debug)"

@@ -136,9 +136,12 @@ def _folds(y: np.ndarray, n_folds: int, seed: int):
 
     labels, counts = np.unique(y, return_counts=True)
     if len(labels) < 2 or counts.min() < n_folds:
+        advice = "leave its rows out" if len(labels) > 2 else "add rows of it"
+        if counts.min() >= 2:
+            advice = "lower --folds"
         raise ValueError(
-            f"{n_folds} folds need two classes with {n_folds} rows each; the rarest of "
-            f"{len(labels)}, {str(labels[counts.argmin()])!r}, has {counts.min()}. Lower --folds."
+            f"{n_folds} folds need at least two classes and {n_folds} rows of each; the rarest of "
+            f"{len(labels)}, {str(labels[counts.argmin()])!r}, has {counts.min()}: {advice}."
         )
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
 

@@ -17,6 +17,8 @@ from halfseen.whole_files import require_folder, write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEAST_SIDE = 4  # of images, for convolutions
+
 Missing = Annotated[
     list[str] | None,
     typer.Option(metavar="TEXT", help="What else is a missing value, say -999. Repeatable."),
@@ -49,6 +51,8 @@ def fit(
 
     Example: halfseen fit patients.csv --target diagnosis --out patients.halfseen
     """
+    from halfseen import classifier_file
+
     require_place(out, train)
     data = read_labelled(train, target, missing or [])
     if data.y is None:
@@ -61,6 +65,7 @@ def fit(
     settings["verbose"] = 0 if json else 1
     clf = classifier_for(data, network, tuple(missing or ()), **settings)
     with about(train):
+        classifier_file.labels_to_plain(np.unique(data.y))  # refuses what cannot be saved
         clf.fit(data.X, data.y)
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
@@ -174,19 +179,24 @@ def classifier_for(
     """Return an unfitted classifier that suits the data.
 
     Tables get a perceptron that sees which values are missing; images a small convolutional
-    network on completed patches.
+    network on completed patches; signals a perceptron on completed windows.
     """
     from halfseen import Patches, SparseCodingClassifier, TableClassifier, TableEncoder
+
+    shape = data.X.shape[1:]
 
     if data.is_table:
         encoder = TableEncoder(add_indicator=True, missing_values=missing)
         return TableClassifier(SparseCodingClassifier(network or "mlp", **settings), encoder)
-    if data.X.ndim < 3:
-        return SparseCodingClassifier(network or "mlp", **settings)
-    size = max(2, min(8, *(side // 2 for side in data.X.shape[-2:])))
-    tiling = Patches(size, stride=size // 2)
-    n_atoms = 2 * size**2
-    return SparseCodingClassifier(network or "cnn4", tiling, n_atoms, **settings)
+    if len(shape) in (2, 3) and min(shape[-2:]) >= _LEAST_SIDE:
+        size = min(8, *(side // 2 for side in shape[-2:]))
+        tiling = Patches(size, stride=size // 2)
+        return SparseCodingClassifier(network or "cnn4", tiling, 2 * size**2, **settings)
+    if len(shape) == 2:  # few channels of a signal
+        size = max(1, min(32, shape[1] // 2))
+        tiling = Patches((size,), stride=max(1, size // 2))
+        return SparseCodingClassifier(network or "mlp", tiling, **settings)
+    return SparseCodingClassifier(network or "mlp", **settings)
 
 
 def description(clf: Any) -> dict:

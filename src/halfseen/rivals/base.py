@@ -115,7 +115,7 @@ class NetworkRival(ScoringClassifier):
                 network.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             n_epochs = epochs(self, len(samples))
             plan = Plan(
-                n_epochs, self.batch_size, learning_rate(self), self.hide, weight_decay(self)
+                n_epochs, int(self.batch_size), learning_rate(self), self.hide, weight_decay(self)
             )
             generator = torch.Generator(device).manual_seed(seed)
             trainer = Plain(network, samples, plan, generator)
