@@ -67,8 +67,8 @@ run yet. Settings of "Best" on image sets were chosen on validation images; riva
 between its weight decay and 0.001, "Simult." between the weights of a grid. On synthetic data every
 method chooses by validation samples out of the training set of the first seed. Test samples serve
 these numbers only, but for two things on synthetic data, which were added after test samples had
-been looked at: the highest of the three prices of codes, and the rule by which all but "Simult."
-and "KNN" take the plainest candidate within one standard error (docs/experiments.md)."""
+been looked at: the highest of the three prices of codes, and the rule by which the plainest
+candidate within one standard error of the best is taken (docs/experiments.md)."""
 _METHODS = synthetic.METHODS
 _TABLE1_METHODS = ("Best", "Simult.", "Algorithm 1", *RIVALS)
 
