@@ -514,3 +514,10 @@ def test_files_that_cannot_be_learned_from_are_refused_first(tmp_path, capsys):
     dated.to_parquet(tmp_path / "dated.parquet")
     assert main(["fit", str(tmp_path / "dated.parquet"), *arguments, "--epochs", "9999999"]) == 2
     assert "cannot be saved" in capsys.readouterr().err
+
+
+def test_a_column_of_measurements_is_no_target(tmp_path, capsys):
+    table().dropna().to_csv(tmp_path / "rows.csv", index=False)
+    out = str(tmp_path / "model")
+    assert main(["fit", str(tmp_path / "rows.csv"), "--target", "dose", "--out", out]) == 2
+    assert "a column of classes was expected" in capsys.readouterr().err

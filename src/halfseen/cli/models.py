@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEAST_SIDE = 4  # of images, for convolutions
+_MANY_LABELS = 20  # that could not be classes if most rows have their own
 
 Missing = Annotated[
     list[str] | None,
@@ -57,15 +58,21 @@ def fit(
     data = read_labelled(train, target, missing or [])
     if data.y is None:
         raise ValueError(f"{str(train)!r} has no labels; put images into one folder per class.")
-    if len(np.unique(data.y)) < 2:
+    labels = np.unique(data.y)
+    if len(labels) < 2:
         raise ValueError(
             f"{str(train)!r} has one label only, {str(data.y[0])!r}; two classes are needed."
+        )
+    if len(labels) > max(_MANY_LABELS, len(data.y) / 2):
+        raise ValueError(
+            f"{str(train)!r} has {len(labels)} labels in {len(data.y)} rows, the first is "
+            f"{str(labels[0])!r}; a column of classes was expected. Group values into classes."
         )
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
     settings["verbose"] = 0 if json else 1
     clf = classifier_for(data, network, tuple(missing or ()), **settings)
     with about(train):
-        classifier_file.labels_to_plain(np.unique(data.y))  # refuses what cannot be saved
+        classifier_file.labels_to_plain(labels)  # refuses what cannot be saved
         clf.fit(data.X, data.y)
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
@@ -184,7 +191,6 @@ def classifier_for(
     from halfseen import Patches, SparseCodingClassifier, TableClassifier, TableEncoder
 
     shape = data.X.shape[1:]
-
     if data.is_table:
         encoder = TableEncoder(add_indicator=True, missing_values=missing)
         return TableClassifier(SparseCodingClassifier(network or "mlp", **settings), encoder)
