@@ -15,7 +15,6 @@ from halfseen.networks import NAMED, make_network
 from halfseen.nn import SparseCompletion
 from halfseen.objective import (
     classification_loss,
-    lasso_alpha,
     reconstruction_loss,
     sparsity_loss,
     total_loss,
@@ -253,18 +252,18 @@ def test_the_steps_of_labelled_codes(kind, tried, times):
         trainer = Joint(completion, network, samples, plan, torch.Generator())
         problem = completion.problem(X, observed, completion.dictionary.detach())
         codes = drawn(seed + 1, 3, len(completion.layout), 5, least=0.01)
-        alpha = lasso_alpha(observed, 0.8, completion.lambda_l1)
 
-        def smooth(c, trainer=trainer, problem=problem, samples=samples, alpha=alpha):
-            value, gradient = trainer.value_and_gradient(problem, c, samples)
-            return value - alpha * c.detach().abs().flatten(1).sum(1), gradient
+        def labelled(c, trainer=trainer, problem=problem, samples=samples):
+            lasso = problem.objective(c.flatten(0, 1)).reshape(len(c), -1).sum(1)
+            return trainer.value(problem, c, samples) - lasso
 
-        _, gradient = smooth(codes)
+        value, slope = trainer.value_and_slope(problem, codes, samples)
         with torch.no_grad():
+            torch.testing.assert_close(value, trainer.value(problem, codes, samples))
             for place in itertools.product(*map(range, codes.shape)):
                 step = torch.zeros_like(codes)
                 step[place] = 1e-6
-                up, down = smooth(codes + step)[0], smooth(codes - step)[0]
-                slope = (up - down)[place[0]].item() / 2e-6
-                assert slope == pytest.approx(gradient[place].item(), rel=1e-4, abs=1e-6)
+                up, down = labelled(codes + step), labelled(codes - step)
+                found = (up - down)[place[0]].item() / 2e-6
+                assert found == pytest.approx(slope[place].item(), rel=1e-4, abs=1e-6)
         tried("gradients of labelled code steps against finite differences", codes.numel())
