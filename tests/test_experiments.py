@@ -314,13 +314,15 @@ def test_the_papers_method_takes_its_weights_from_the_grid_and_runs_what_lacks(
 
     def measured(one, context):
         asked.append(one)
-        return {"accuracy_validation": 0.9 if len(asked) == 7 else 0.5}
+        # The fifth and sixth cannot be told from the seventh, which is best; the fifth is plainer.
+        score = {4: 0.88, 5: 0.895, 6: 0.895, 7: 0.9}.get(len(asked), 0.5)
+        return {"accuracy_validation": score, "n_images": 12_500}
 
     monkeypatch.setattr(experiment("tuning"), "run", measured)
     # Those of MNIST, with halves, also for rectangles on Fashion-MNIST.
     place = ("fashion_mnist", "cnn4_bn", "rectangle", 0.5)
     for _ in range(2):
-        assert tuned(*place, context) == {"lambda_rec": rec[1], "lambda_l1": l1[2]}
+        assert tuned(*place, context) == {"lambda_rec": rec[1], "lambda_l1": l1[0]}
     assert len(asked) == 16  # once
     assert {(c["dataset"], c["mechanism"], c["network"], c["seed"]) for c in asked} == {
         ("mnist", "half", "cnn4", 0)
@@ -330,7 +332,7 @@ def test_the_papers_method_takes_its_weights_from_the_grid_and_runs_what_lacks(
     rows.append(tmp_path / "tuning.jsonl", {**other, "seed": 1})
     rows.append(tmp_path / "tuning.jsonl", {**other, "status": "failed"})
     settled = classifying._settled(place[0], *place[2:], "Simult.", place[1], context)
-    assert (settled.lambda_rec, settled.lambda_l1) == (rec[1], l1[2])
+    assert (settled.lambda_rec, settled.lambda_l1) == (rec[1], l1[0])
     assert (settled.training, settled.label_weight) == ("joint", 1.0)
 
     monkeypatch.setattr(experiment("tuning"), "run", lambda *_: 1 / 0)

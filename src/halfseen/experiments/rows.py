@@ -105,6 +105,9 @@ def _wrong_parts(row: dict) -> list[str]:
         for name, value in row.items()
         if name in ("accuracy_complete", "accuracy_incomplete")
     }
+    if row.get("experiment") == "tuning" and row.get("status") == "done":
+        fits["accuracy_validation"] = _is_share(row.get("accuracy_validation"))
+        fits["n_images"] = is_whole(row.get("n_images"))
     return [name for name, right in fits.items() if not right]
 
 
