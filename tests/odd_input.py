@@ -270,6 +270,11 @@ def attempt(call, *given, refuses=(ValueError, TypeError), **options):
     return result
 
 
+def what_was_learned(estimator):
+    """Return the names of all attributes that only a fit sets."""
+    return [name for name in vars(estimator) if name.endswith("_") and not name.endswith("__")]
+
+
 def watching(tried, what):
     """Return `attempt`, its calls counted in plain words."""
 

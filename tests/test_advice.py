@@ -30,6 +30,7 @@ def comparison(accuracies, p):
         ({"halfseen": 0.9, "boosting": 0.8}, 0.0001, "Use halfseen here."),
         ({"halfseen": 0.9, "boosting": 0.88}, 0.1, "halfseen is probably the better choice here."),
         ({"halfseen": 0.9, "boosting": 0.895}, 0.6, "halfseen is ahead, but not surely."),
+        ({"halfseen": 0.9978, "boosting": 0.9976}, 1.0, "These data cannot tell: halfseen and boo"),
         ({"halfseen": 0.9, "boosting": 0.88}, np.nan, "halfseen is probably the better choice"),
         ({"boosting": 0.9, "halfseen": 0.88}, np.nan, "boosting is probably the better choice"),
         ({"boosting": 0.505, "halfseen": 0.5}, 0.01, "No method is clearly better than guessing"),

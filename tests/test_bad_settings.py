@@ -5,12 +5,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from odd_input import REFUSED, is_finite, often, samples, watching
+from odd_input import REFUSED, is_finite, often, samples, watching, what_was_learned
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 
 import halfseen
@@ -31,6 +33,8 @@ from halfseen import (
     sparse_encode,
 )
 from halfseen.nn import SparseCompletion
+from halfseen.solvers.fista import FixedSteps
+from halfseen.solvers.subgradient import SubGradient
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -99,7 +103,7 @@ def test_estimators(tried, request):
         estimator.set_params(**data.draw(odd_settings(names)))
         before = repr(estimator.get_params())
         if watched(estimator.fit, X, Y) is REFUSED:
-            assert not hasattr(estimator, "classes_")
+            assert what_was_learned(estimator) == []
             return
         assert repr(estimator.get_params()) == before
         method = "predict_proba" if hasattr(estimator, "predict_proba") else "transform"
@@ -109,6 +113,63 @@ def test_estimators(tried, request):
         assert is_finite(found) or isinstance(estimator, TableEncoder)
 
     one()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_a_fit_that_fails_changes_nothing(estimator):
+    """Neither before there was another nor after it; names of columns are looked at last."""
+    names = ["a", "b", "c"]
+    table = pd.DataFrame(X, columns=names)
+    bad = pd.DataFrame(X, columns=["a", 1, "c"])
+    if isinstance(estimator, TableEncoder):  # takes any names, but not all values
+        bad = table.assign(c=np.inf)
+    fresh = clone(estimator)
+    with pytest.raises((TypeError, ValueError)):
+        fresh.fit(bad, Y)
+    assert what_was_learned(fresh) == []
+
+    fitted = clone(estimator).fit(table, Y)
+    method = "predict_proba" if hasattr(estimator, "predict_proba") else "transform"
+    before = getattr(fitted, method)(table)
+    known = what_was_learned(fitted)
+    with pytest.raises((TypeError, ValueError)):
+        fitted.fit(bad, Y[::-1])
+    assert what_was_learned(fitted) == known
+    np.testing.assert_array_equal(getattr(fitted, method)(table), before)
+    # Learning from an array forgets the names.
+    if not isinstance(estimator, TableEncoder | TableClassifier):
+        assert not hasattr(fitted.fit(X, Y), "feature_names_in_")
+
+
+def test_a_layer_that_cannot_learn_is_as_it_was():
+    layer = SparseCompletion(Whole(), 2, (3,))
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    with pytest.raises(ValueError, match="random_state"):
+        layer.learn(X, random_state=-1)
+    torch.testing.assert_close(layer.state_dict(), before)
+
+
+def test_streams_keep_their_number_of_atoms():
+    imputer = SparseCodingImputer(4, random_state=0).partial_fit(X)
+    with pytest.raises(ValueError, match="n_atoms must be 4, of which"):
+        imputer.set_params(n_atoms=9).partial_fit(X)
+    imputer.set_params(n_atoms=4).partial_fit(X)
+
+
+@pytest.mark.parametrize("n_steps", [0, -1, 2.0, True])
+def test_solvers_refuse_numbers_of_steps(n_steps):
+    with pytest.raises(ValueError, match="n_steps must be a whole number"):
+        FixedSteps(n_steps)
+    if n_steps != 0:
+        with pytest.raises(ValueError, match="n_steps must be a whole number"):
+            SubGradient(n_steps=n_steps)
+
+
+def test_no_step_of_the_published_rule_leaves_codes_where_they_start():
+    start = torch.ones(len(X), 2)
+    with pytest.warns(ConvergenceWarning):
+        found = sparse_encode(X, np.eye(2, 3), 0.1, solver=SubGradient(n_steps=0), init=start)
+    np.testing.assert_array_equal(found, start)
 
 
 def test_weights_of_samples(tried, request):

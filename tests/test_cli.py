@@ -521,3 +521,102 @@ def test_a_column_of_measurements_is_no_target(tmp_path, capsys):
     out = str(tmp_path / "model")
     assert main(["fit", str(tmp_path / "rows.csv"), "--target", "dose", "--out", out]) == 2
     assert "a column of classes was expected" in capsys.readouterr().err
+
+
+def test_whole_numbers_with_holes_keep_all_their_digits_in_parquet(tmp_path):
+    pl = pytest.importorskip("polars")
+    number = [None if i % 5 == 0 else 999_000_011_000_000_113 + 10 * i for i in range(60)]
+    frame = pl.DataFrame(
+        {
+            "number": number,
+            "grade": pl.Series([i % 7 if i % 4 else None for i in range(60)], dtype=pl.UInt8),
+            "state": ["ill" if i % 2 else "well" for i in range(60)],
+        }
+    )
+    frame.write_parquet(tmp_path / "ids.parquet")
+    data, model, out = (str(tmp_path / name) for name in ("ids.parquet", "model", "out.parquet"))
+    assert main(["fit", data, "--target", "state", "--out", model, "--epochs", "2"]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    filled = pl.read_parquet(out)
+    assert filled.schema["number"] == pl.Int64
+    assert filled.schema["grade"] == pl.UInt8
+    kept = frame.with_columns(filled["number"].alias("filled")).drop_nulls("number")
+    assert kept["filled"].to_list() == kept["number"].to_list()
+    assert filled.null_count().sum_horizontal().item() == 0
+
+
+def test_an_index_with_a_name_is_a_column(tmp_path):
+    frame = table().assign(patient=[f"P{i}" for i in range(120)]).set_index("patient")
+    frame.to_parquet(tmp_path / "all.parquet")
+    plain = tmp_path / "plain.csv"
+    frame.to_csv(plain, index=False)
+    model, out = str(tmp_path / "model"), str(tmp_path / "filled.csv")
+    arguments = ["--target", "state", "--out", model, "--epochs", "2"]
+    assert main(["fit", str(plain), *arguments]) == 0
+    assert main(["impute", model, str(tmp_path / "all.parquet"), "--out", out]) == 0
+    assert pd.read_csv(out)["patient"].tolist() == frame.index.tolist()
+
+
+def test_what_is_left_is_told(tmp_path, capsys):
+    frame = table().assign(nothing=np.nan)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    data, model, out = (str(tmp_path / name) for name in ("data.csv", "model", "filled.csv"))
+    assert main(["fit", data, "--target", "state", "--out", model, "--epochs", "2"]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    n_holes = int(frame.drop(columns=["nothing", "state"]).isna().sum().sum())
+    said = capsys.readouterr().out
+    assert f"{n_holes} holes filled; 120 left in columns that had no values in training" in said
+
+
+def test_numbers_that_stand_for_holes_are_kept_with_arrays(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    holes = ampute(X[:200], "random", 0.3, random_state=0)
+    np.savez(tmp_path / "nan.npz", X=holes, y=y[:200])
+    np.savez(tmp_path / "odd.npz", X=np.nan_to_num(holes, nan=-999), y=y[:200])
+    found = []
+    for name, more in (("nan", []), ("odd", ["--missing", "-999"])):
+        data, model, out = (str(tmp_path / f"{name}{end}") for end in (".npz", "", ".csv"))
+        assert main(["fit", data, "--out", model, "--epochs", "3", *more]) == 0
+        assert main(["predict", model, data, "--out", out]) == 0
+        found.append(pd.read_csv(out))
+    pd.testing.assert_frame_equal(*found)
+
+
+def test_pipes_and_devices_are_neither_read_nor_replaced(trained, tmp_path, capsys):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    model = str(trained / "model")
+    data = tmp_path / "data.csv"
+    table().drop(columns="state").to_csv(data, index=False)
+    assert main(["predict", model, str(pipe), "--out", str(tmp_path / "out.csv")]) == 2
+    assert "is a pipe or a device" in capsys.readouterr().err
+    assert main(["predict", model, str(data), "--out", str(pipe)]) == 2
+    assert "is a pipe or a device" in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
+def test_rows_that_lack_fields_are_refused(tmp_path, capsys):
+    text = table().to_csv(index=False)
+    (tmp_path / "cut.csv").write_text(text[: text.rindex(",")])
+    arguments = ["fit", str(tmp_path / "cut.csv"), "--target", "state"]
+    assert main([*arguments, "--out", str(tmp_path / "model")]) == 2
+    said = capsys.readouterr().err
+    assert "line 121 has" in said
+    assert not (tmp_path / "model").exists()
+
+
+def test_pictures_that_would_be_misread(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        values = np.arange(64, dtype=np.uint16).reshape(8, 8) * 900
+        Image.fromarray(values).save(tmp_path / name / "0.png", transparency=900)
+    found = read_labelled(tmp_path, None, []).X
+    assert np.isnan(found).sum() == 2  # 16 bits, one value of which is transparent
+    assert np.isnan(found[0, 0, 0, 1])
+    pages = [Image.fromarray(np.zeros((8, 8), np.uint8)) for _ in range(3)]
+    pages[0].save(tmp_path / "a" / "1.tif", save_all=True, append_images=pages[1:])
+    with pytest.raises(ValueError, match="3 pages"):
+        read_labelled(tmp_path, None, [])
+    Image.fromarray(np.zeros((8, 8), np.int32)).save(tmp_path / "a" / "1.tif")
+    with pytest.raises(ValueError, match="whole numbers of 32 bits"):
+        read_labelled(tmp_path, None, [])

@@ -222,7 +222,9 @@ def test_means_and_tests():
     expected = stats.ttest_rel([0.8, 0.9, 0.85], [0.7, 0.82, 0.74]).pvalue
     assert paired_p(some, others, "a") == pytest.approx(expected)
     assert paired_p(some[:1], others, "a") is None
-    assert paired_p(some, some, "a") is None
+    assert paired_p(some, some, "a") == 1
+    shifted = [{**row, "a": row["a"] + 0.008} for row in some]
+    assert paired_p(some, shifted, "a") is None  # without spread there is no test
 
 
 def test_pictures_survive_their_row():

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from halfseen import Channels, Patches, SparseCodingImputer, Whole, sparse_encode
+from halfseen import (
+    Channels,
+    Patches,
+    SparseCodingClassifier,
+    SparseCodingImputer,
+    Whole,
+    sparse_encode,
+)
 from halfseen.nn import SparseCompletion
 
 
@@ -209,6 +216,37 @@ def test_a_layer_without_memory_can_be_given_it_later(tiling, batch):
     layer.to_empty(device="cpu").load_state_dict(filled.state_dict())
     torch.testing.assert_close(layer(X), filled(X))
     torch.testing.assert_close(SparseCompletion(tiling, 8, (6, 6)).layout, filled.layout)
+
+
+@pytest.mark.parametrize("tiling", [Whole(), Patches(3, 2)])
+def test_weights_can_be_assigned_to_a_layer_without_memory(tiling, batch):
+    X = batch(5, 6, 6, dtype=torch.float32)
+    layer = SparseCompletion(tiling, 8, (6, 6))
+    with torch.device("meta"):
+        empty = SparseCompletion(tiling, 8, (6, 6))
+    empty.load_state_dict(layer.state_dict(), assign=True)
+    torch.testing.assert_close(empty(X), layer(X))
+
+
+def test_autocast_does_not_touch_what_is_learned():
+    X = np.random.default_rng(0).standard_normal((80, 6)).astype(np.float32)
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    y = np.arange(80) % 2
+
+    def learned() -> list:
+        imputer = SparseCodingImputer(4, n_steps=20, random_state=0).fit(X)
+        clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X, y)
+        layer = SparseCompletion(Whole(), 4, (6,)).learn(X, n_steps=20, random_state=0)
+        codes = imputer.encode(X)
+        sparse = sparse_encode(X, np.eye(3, 6, dtype=np.float32), 0.1, solver="fista")
+        filled = [imputer.transform(X), imputer.inverse_transform(codes), sparse]
+        return [*filled, clf.inverse_transform(clf.transform(X)), layer.dictionary.detach().numpy()]
+
+    usual = learned()
+    with torch.autocast("cpu", torch.bfloat16):
+        shortened = learned()
+    for one, other in zip(usual, shortened, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_compile_and_export_give_the_same(batch):

@@ -323,3 +323,14 @@ def test_cpu_and_gpu_agree(masked_rows):
     tensor = sparse_encode(torch.from_numpy(X).cuda().float(), dictionary, 0.1, tol=1e-5)
     assert tensor.is_cuda
     np.testing.assert_allclose(tensor.cpu().numpy(), host, atol=3e-2)
+
+
+def test_too_many_atoms_for_coordinate_descent_say_what_to_do(monkeypatch):
+    coordinate_descent = pytest.importorskip("halfseen.solvers.coordinate_descent")
+
+    def full(*arguments):
+        raise MemoryError("Allocation failed")
+
+    monkeypatch.setattr(coordinate_descent, "_code_rows", full)
+    with pytest.raises(MemoryError, match="two matrices of 4 × 4 .*pass solver='fista'"):
+        sparse_encode(np.ones((2, 3)), np.ones((4, 3)), 0.1, solver="cd")

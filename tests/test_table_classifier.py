@@ -305,3 +305,32 @@ def test_filled_whole_numbers_have_no_sign_of_zero_and_stay_whole():
     clf = quick(table, [0, 1] * 18)
     for some in (table, table[3:4]):
         assert type(clf.impute(some)["n"].iloc[-1]) is int
+
+
+def test_that_values_are_missing_does_not_fill_them():
+    """A value and the sign that it is missing are never seen together."""
+    random = np.random.default_rng(0)
+    grade = random.integers(0, 6, 300).astype(float)
+    table = pd.DataFrame({f"x{i}": 50 + 3 * grade + random.normal(size=300) for i in range(4)})
+    table["grade"] = grade
+    y = np.where(grade > 2, "ill", "well")
+    holes = table.mask(random.random(table.shape) < 0.05)
+    clf = SparseCodingClassifier("mlp", n_epochs=10, random_state=0)
+    fitted = TableClassifier(clf, TableEncoder(add_indicator=True)).fit(holes, y)
+    filled = fitted.impute(holes)
+    for name in table:
+        hidden = holes[name].isna()
+        error = (filled[name] - table[name])[hidden].to_numpy(dtype=float)
+        assert np.sqrt(np.mean(error**2)) < holes[name].std()
+        assert filled[name].between(holes[name].min(), holes[name].max()).all()
+
+
+def test_a_refit_without_names_forgets_them(tmp_path):
+    table = pd.DataFrame({"a": [1.0, 2, None, 4] * 9, "b": [1, 0, 1, 0.0] * 9})
+    y = [0, 1, 1, 0] * 9
+    clf = TableClassifier(SparseCodingClassifier(n_epochs=2, random_state=0)).fit(table, y)
+    assert list(clf.feature_names_in_) == ["a", "b"]
+    clf.fit(table.to_numpy(), y).save(tmp_path / "model")
+    assert not hasattr(clf, "feature_names_in_")
+    again = TableClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(table.to_numpy()), clf.predict(table.to_numpy()))

@@ -40,10 +40,13 @@ def advise(table: pd.DataFrame, ours: str, most_common: float, n_rows: int) -> s
     leads = best["method"] == ours
     other = table.iloc[1] if leads else own
     p = other["p_value"]
+    points = _points(best["accuracy"] - other["accuracy"])
     text = (
         f"{best['method']} is right in {_percent(best['accuracy'])}, {other['method']} in "
-        f"{_percent(other['accuracy'])}: {_points(best['accuracy'] - other['accuracy'])} less."
+        f"{_percent(other['accuracy'])}: {points} less."
     )
+    if points == _points(0):  # which are right in the same rows but for one, say
+        text = f"{best['method']} and {other['method']} are right in {_percent(best['accuracy'])}."
     if math.isnan(p):
         choice = f"{best['method']} is probably the better choice here."
         return f"{choice} {text} It is by as much in every fold, so no test is possible."
@@ -52,7 +55,11 @@ def advise(table: pd.DataFrame, ours: str, most_common: float, n_rows: int) -> s
     if p < _FAIRLY_SURE:
         choice = f"{best['method']} is probably the better choice here."
         return f"{choice} {text} It may be chance ({_p(p)})."
-    verdict = f"{ours} is ahead, but not surely." if leads else "These data cannot tell:"
+    verdict = (
+        f"{ours} is ahead, but not surely."
+        if leads and points != _points(0)
+        else "These data cannot tell:"
+    )
     return (
         f"{verdict} {text} That may well be chance ({_p(p)}). {best['method']} takes "
         f"{_seconds(best['fit_seconds'])} to train, {other['method']} "

@@ -62,9 +62,9 @@ def _hidden_squares(
     completion: SparseCompletion, samples: Samples | StoredSamples, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sums of squared errors on hidden entries, standardised, and their numbers."""
-    n_tiles, n_tile_features = completion.layout.shape
-    per_sample = n_tiles * (n_tile_features + len(completion.atoms))
-    n_drawn = max(1, min(len(samples), _MOST_SAMPLES, _MOST_ENTRIES // per_sample))
+    n_drawn = max(
+        1, min(len(samples), _MOST_SAMPLES, _MOST_ENTRIES // completion.entries_per_sample)
+    )
     # Drawn on the host, so that all devices draw the same.
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(samples), generator=generator, device="cpu")[:n_drawn].sort().values

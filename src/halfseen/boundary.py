@@ -6,6 +6,7 @@ estimators above it know NaN and pandas.
 
 from __future__ import annotations
 
+import math
 import numbers
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,29 @@ from torch import Tensor
 
 from halfseen.disk import MappedRows, map_under
 from halfseen.parquet import features_of, is_dataset, spooled
+
+
+def require(settings, name: str, ok: bool, expected: str) -> None:
+    """Refuse the value of a parameter."""
+    if not ok:
+        raise ValueError(f"{name} must be {expected}; got {getattr(settings, name)!r}.")
+
+
+def is_number(value) -> bool:
+    """Say whether a value is a finite real number."""
+    value = plain(value)  # a float32 has less room
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def is_whole(value, least: int = 1) -> bool:
+    """Say whether a value is a whole number of some size."""
+    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return integer and int(value) >= least
 
 
 def choose_device(device: str | torch.device, like: object = None) -> torch.device:
@@ -232,8 +256,7 @@ def seed_from(random_state: int | np.random.RandomState | None) -> int:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
-    if whole and 0 <= random_state < 2**32:
+    if is_whole(random_state, least=0) and random_state < 2**32:
         return int(random_state)
     raise ValueError(
         f"random_state must be None, a whole number from 0 to 2**32 - 1 or a numpy RandomState; "

@@ -231,7 +231,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         module = self._module()
         completion = module.completion
         given = checked_codes(codes, len(completion.layout), len(completion.atoms), "transform")
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(completion.atoms.device.type, enabled=False):
             result = completion.reconstruct(given.to(completion.atoms))
             return module.standardise.inverse(result).cpu().numpy()
 
@@ -324,8 +324,6 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Complete samples in parts that fit into memory: which samples, what `use` makes of it."""
         module = self._module()
         completion = module.completion
-        n_tiles, n_tile_features = completion.layout.shape
-        per_sample = n_tiles * (n_tile_features + len(completion.atoms))
         at_once = entries_at_once(completion.atoms.device)
 
         def made(some: slice) -> np.ndarray:
@@ -335,4 +333,4 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             with torch.no_grad():
                 return use(completion(X, details=True)).cpu().numpy()
 
-        return in_parts(len(values), at_once // per_sample, made)
+        return in_parts(len(values), at_once // completion.entries_per_sample, made)

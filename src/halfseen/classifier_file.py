@@ -11,8 +11,7 @@ from torch import Tensor
 
 from halfseen import storage
 from halfseen.background import Background
-from halfseen.boundary import plain
-from halfseen.fitting import is_number, is_whole
+from halfseen.boundary import is_number, is_whole, plain
 from halfseen.networks import named_shapes
 from halfseen.sparse_fitting import Fitted, check_settings, make_module
 from halfseen.tilings import Channels, Patches, Tiling, Whole
@@ -61,6 +60,7 @@ def to_tree(classifier) -> dict:
         "classes": labels_to_plain(classifier.classes_),
         "n_features_in": int(classifier.n_features_in_),
         "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])],
+        "missing_values": list(getattr(classifier, "missing_values_", [])),
         "sample_shape": list(module.completion.sample_shape),
         "lambda_l1": float(module.completion.lambda_l1),
         "dtype": str(module.completion.atoms.dtype).removeprefix("torch."),
@@ -140,6 +140,11 @@ def _restored(cls, tree: dict, parameters: dict, device):
         names == [] or (len(names) == shape[0] and all(isinstance(name, str) for name in names))
     ):
         raise ValueError(f"its features are not those of samples of shape {shape}")
+    missing_values = tree.get("missing_values", [])
+    if not all(isinstance(text, str) and is_number(float(text)) for text in missing_values):
+        raise ValueError("what stands for a missing value is no number")
+    if missing_values:
+        classifier.missing_values_ = missing_values
     background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
     _check_background(background, shape)
     check_history(tree["history"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import numbers
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +14,8 @@ from halfseen.boundary import (
     check_squares,
     choose_device,
     finite_floats,
+    is_number,
+    is_whole,
     like_input,
     positive_per_row,
     tensors_with_holes,
@@ -232,7 +233,7 @@ def sparse_encode(
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:
         init = _checked_init(init, problem)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(target.type, enabled=False):
         solution = make_solver(solver, target).solve(
             problem, init, float(tol), min(int(max_iter), _MOST_ITER)
         )
@@ -276,10 +277,9 @@ def _checked_init(init: ArrayLike | Tensor, problem: MaskedLasso) -> Tensor:
 
 def check_settings(tol: float, max_iter: int) -> None:
     """Refuse a tolerance or a number of iterations that makes no sense."""
-    if not (isinstance(tol, numbers.Real) and tol >= 0):
+    if not (is_number(tol) and tol >= 0):
         raise ValueError(f"tol must be a number ≥ 0; got {tol!r}.")
-    whole = isinstance(max_iter, numbers.Integral) and not isinstance(max_iter, bool)
-    if not (whole and max_iter >= 1):
+    if not is_whole(max_iter):
         raise ValueError(f"max_iter must be a whole number ≥ 1; got {max_iter!r}.")
 
 

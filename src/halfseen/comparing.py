@@ -14,6 +14,7 @@ from halfseen.scoring import require_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
 _RECORD = (
     "method", "fold", "n_train", "n_test", "accuracy", "log_loss", "fit_seconds", "predict_seconds",
@@ -187,7 +188,7 @@ def summarise(rows: Iterable[Mapping]) -> pd.DataFrame:
     table["n"] = groups.size()
     table = table.sort_values(["accuracy", "log_loss"], ascending=[False, True])
     best = accuracy[table.index[0]]
-    table["p_value"] = [_p_value(best - accuracy[method], overlap) for method in table.index]
+    table["p_value"] = [paired_p_value(best - accuracy[method], overlap) for method in table.index]
     table.iloc[0, table.columns.get_loc("p_value")] = np.nan
     order = ["accuracy", "accuracy_sem", "log_loss", "log_loss_sem"]
     order += ["fit_seconds", "predict_seconds", "p_value", "n"]
@@ -201,13 +202,22 @@ def _log_loss(truth: np.ndarray, probability: np.ndarray, classes: np.ndarray) -
     return float(-np.log(np.maximum(given, np.finfo(np.float64).eps)).mean())
 
 
-def _p_value(differences, overlap: float) -> float:
+def paired_p_value(differences: ArrayLike, overlap: float = 0.0) -> float:
+    """Return the p-value of a paired t-test; NaN where there is none.
+
+    Parameters
+    ----------
+    differences : array of shape (n_pairs,)
+    overlap : float
+        Test samples over training samples where training sets overlap (Nadeau and Bengio 2003).
+    """
     from scipy import stats
 
+    differences = np.asarray(differences, dtype=float)
     n = len(differences)
     if n < 2:
         return math.nan
     if np.ptp(differences) < 1e-9:  # rounding is no spread, and without spread there is no test
-        return 1.0 if abs(differences.iloc[0]) < 1e-9 else math.nan
-    statistic = differences.mean() / math.sqrt((1 / n + overlap) * differences.var())
+        return 1.0 if abs(differences[0]) < 1e-9 else math.nan
+    statistic = differences.mean() / math.sqrt((1 / n + overlap) * differences.var(ddof=1))
     return float(2 * stats.t.sf(abs(statistic), n - 1))

@@ -14,8 +14,7 @@ from urllib.error import URLError
 import numpy as np
 
 from halfseen.archives import DAMAGE, read_arrays
-from halfseen.boundary import seed_from
-from halfseen.fitting import is_number, is_whole
+from halfseen.boundary import is_number, is_whole, seed_from
 from halfseen.table_files import read_frame, split_target
 
 if TYPE_CHECKING:

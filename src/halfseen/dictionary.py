@@ -218,10 +218,14 @@ def learn_step(
 
 def _schedule(n_steps: int, alpha: float, horizon: int) -> tuple[float, float]:
     """Return alpha and the length of the step after so many of them."""
-    annealed = _ANNEALED_SHARE * horizon
-    now = alpha * max(1.0, _FIRST_ALPHA ** (1 - n_steps / annealed))
-    late = max(0.0, n_steps - annealed)
+    late = max(0.0, n_steps - _ANNEALED_SHARE * horizon)
+    now = alpha * annealing(n_steps / horizon)
     return now, _AVERAGED_STEPS / (_AVERAGED_STEPS + late)
+
+
+def annealing(done: float) -> float:
+    """Return how many times its final value the price of a code is after a share of all steps."""
+    return max(1.0, _FIRST_ALPHA ** (1 - done / _ANNEALED_SHARE))
 
 
 def _moved(

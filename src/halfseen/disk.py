@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfseen.whole_files import full_disk_is_told
+
 _IN_MEMORY = 2**29  # bytes up to which rows are kept in the memory of a CPU
 _GPU_SHARE = 0.4  # of the free memory of a GPU
 _ROWS_AT_ONCE = 16  # scattered rows; each may bring two megabytes around it with it
@@ -220,18 +222,11 @@ def write_all(file: BinaryIO, values: np.ndarray) -> None:
         file.write(values.data)
 
 
-@contextlib.contextmanager
-def _room_is_told(n_bytes: int) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise
-        raise OSError(
-            error.errno,
-            f"no room for a temporary file of {n_bytes / 2**30:.1f} GiB in "
-            f"{tempfile.gettempdir()!r} ({error.strerror}); set TMPDIR to a folder with room",
-        ) from error
+def _room_is_told(n_bytes: int) -> contextlib.AbstractContextManager[None]:
+    return full_disk_is_told(
+        f"no room for a temporary file of {n_bytes / 2**30:.1f} GiB in {tempfile.gettempdir()!r}",
+        "Set TMPDIR to a folder with room",
+    )
 
 
 def _copied(

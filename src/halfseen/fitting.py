@@ -1,14 +1,13 @@
 """What fitting a network classifier takes, whatever stands before the network.
 
 Settings are estimators; only the parameters that all of them have are read here: `network`,
-`n_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `validation_fraction`.
+`n_epochs`, `batch_size`, `learning_rate`, `weight_decay`, `validation_fraction`, `hide`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import threading
 from collections.abc import Iterator
 
@@ -16,10 +15,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from halfseen.boundary import is_number, is_whole, require
+
 # Networks draw their first weights and dropout from torch's global generator, which is lent to
 # one training at a time and then put back as it was.
 _one_at_a_time = threading.RLock()  # an imputer or network may fit something itself
-_CONVOLUTIONAL = ("resnet18",)
+_IN_HALF = ("resnet18",)
 _SMALL = 2**22  # multiplications a step, below which torch is faster on one thread
 _LEAST_STEPS = 600
 _MOST_STEPS = 20_000  # many samples need fewer passes
@@ -35,38 +36,19 @@ _DECAYS = {"mlp": 0.5, "cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}
 
 @contextlib.contextmanager
 def training_mode(seed: int, device: torch.device) -> Iterator[None]:
-    """Lend torch's global generator, freshly seeded, to one training; gradients are on."""
+    """Lend torch's global generator, freshly seeded, to one training.
+
+    Gradients are on, and autocast off: codes and dictionaries need all their digits.
+    """
     with (
         _one_at_a_time,
         torch.inference_mode(False),
         torch.enable_grad(),
+        torch.autocast(device.type, enabled=False),
         torch.random.fork_rng([device] if device.type == "cuda" else []),
     ):
         torch.manual_seed(seed)
         yield
-
-
-def require(settings, name: str, ok: bool, expected: str) -> None:
-    """Refuse the value of a parameter."""
-    if not ok:
-        raise ValueError(f"{name} must be {expected}; got {getattr(settings, name)!r}.")
-
-
-def is_number(value) -> bool:
-    """Say whether a value is a finite real number."""
-    value = value.item() if isinstance(value, np.generic) else value  # a float32 has less room
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
-        return False
-
-
-def is_whole(value, least: int = 1) -> bool:
-    """Say whether a value is a whole number of some size."""
-    integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return integer and int(value) >= least
 
 
 def check_training_settings(settings) -> None:
@@ -82,6 +64,8 @@ def check_training_settings(settings) -> None:
     require(settings, "weight_decay", not_negative, "at least 0, or None")
     between = share is None or (is_number(share) and 0 < share < 1)
     require(settings, "validation_fraction", between, "between 0 and 1, or None")
+    hide = settings.hide
+    require(settings, "hide", is_number(hide) and 0 <= hide <= 0.5, "from 0 to 0.5")
 
 
 _WHOLE_OR_NONE = "a whole number ≥ 1 or None"
@@ -96,9 +80,9 @@ def is_small(network: nn.Module, settings, device: torch.device) -> bool:
 def learns_in_half(settings, device: torch.device) -> bool:
     """Say whether a network should multiply in bfloat16 while it learns.
 
-    Only convolutions of our own on a GPU: there it is faster, and no less accurate.
+    Only on a GPU, and only networks of ours for which it is faster there, and no less accurate.
     """
-    return device.type == "cuda" and settings.network in _CONVOLUTIONAL
+    return device.type == "cuda" and settings.network in _IN_HALF
 
 
 def epochs(settings, n_samples: int) -> int:

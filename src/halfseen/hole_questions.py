@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
-from halfseen.boundary import finite_floats, seed_from
+from halfseen.boundary import finite_floats, is_whole, seed_from
 from halfseen.certificates.bounds import check_supported
 from halfseen.certificates.certify import Certificate, certify_ranges
 from halfseen.disk import in_parts, slices
-from halfseen.fitting import is_whole
-from halfseen.scoring import ScoringClassifier, probabilities
+from halfseen.scoring import ScoringClassifier
 from halfseen.sparse_fitting import Model
 
 _SAMPLES_AT_ONCE = 256
@@ -193,7 +193,7 @@ class HoleQuestions(ScoringClassifier):
         """Return the gain of every feature, (n_samples, n_features); -1 where it is known."""
         rows, error = given.reshape(len(given), -1), self.completion_error_.reshape(-1)
         completed = self._completed(given).reshape(rows.shape)
-        now = probabilities(self._scores(given))
+        now = softmax(self._scores(given), axis=1)
         worth = np.full(rows.shape, -1.0)
         sample, place = np.nonzero(np.isnan(rows))
         for some in slices(len(sample), _ENTRIES_AT_ONCE // rows.shape[1]):
@@ -202,7 +202,7 @@ class HoleQuestions(ScoringClassifier):
             for sign in (-1, 1):
                 tried = rows[row]
                 tried[np.arange(len(row)), hole] = completed[row, hole] + sign * error[hole]
-                then = probabilities(self._scores(tried.reshape(-1, *given.shape[1:])))
+                then = softmax(self._scores(tried.reshape(-1, *given.shape[1:])), axis=1)
                 change += np.abs(then - now[row]).sum(1) / 4
             worth[row, hole] = change
         return worth

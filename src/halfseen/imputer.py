@@ -15,7 +15,10 @@ from halfseen.boundary import (
     checked_codes,
     checked_rows,
     choose_device,
+    is_number,
+    is_whole,
     named,
+    require,
     require_room,
     seed_from,
     tensors_with_holes,
@@ -29,7 +32,6 @@ from halfseen.dictionary import (
     start_dictionary,
 )
 from halfseen.disk import MappedRows, entries_at_once, gpu_memory_is_told, in_parts, slices
-from halfseen.fitting import is_number, is_whole, require
 from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
@@ -164,6 +166,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         going_on = hasattr(self, "_state")
         if going_on:
             self._check_sample(X, values)
+            n_atoms = len(self.components_)
+            same = self.n_atoms is None or self.n_atoms == n_atoms
+            require(self, "n_atoms", same, f"{n_atoms}, of which a stream is learned already")
             moments = self._moments.merged(moments)
         samples = CentredSamples(values, moments, self._like(values.dtype))
         if going_on:
@@ -290,7 +295,10 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return start_dictionary(self.n_atoms or n_features, n_features, self._like(kind), generator)
 
     def _learn(self, state, samples: CentredSamples, layout, batches, moments) -> DictionaryState:
-        with gpu_memory_is_told("lower batch_size or n_atoms, or pass device='cpu'"):
+        with (
+            gpu_memory_is_told("lower batch_size or n_atoms, or pass device='cpu'"),
+            torch.autocast(state.dictionary.device.type, enabled=False),
+        ):
             return learn_dictionary(
                 state,
                 samples.take,
@@ -340,7 +348,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             seen = tiling.split(observed).flatten(0, 1)
             alpha = tiles.new_full((len(tiles),), self.alpha_)
             problem = MaskedLasso(tiles, seen, dictionary, alpha, bool(self.positive))
-            solution = solver.solve(problem, None, float(self.tol), MAX_ITER)
+            with torch.autocast(device.type, enabled=False):
+                solution = solver.solve(problem, None, float(self.tol), MAX_ITER)
             return solution.gap, use(solution.codes.reshape(-1, len(layout), len(dictionary)))
 
         for some, (gap, used) in in_parts(len(values), entries_at_once(device) // per_sample, made):
@@ -351,6 +360,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def _reconstruct(self, codes: Tensor) -> np.ndarray:
         """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples of their dtype."""
         dictionary = torch.from_numpy(self.components_).to(codes)
-        tiles = codes @ dictionary
+        with torch.autocast(codes.device.type, enabled=False):
+            tiles = codes @ dictionary
         merged = self._tiling().merge(tiles, self.mean_.shape).cpu().numpy()
         return merged + self.mean_.astype(merged.dtype)

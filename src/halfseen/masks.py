@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfseen.boundary import finite_floats, seed_from
-from halfseen.fitting import is_number, is_whole
+from halfseen.boundary import finite_floats, is_number, is_whole, seed_from
 
 
 def ampute(X, mechanism: str = "random", rate: float = 0.5, *, random_state=None, **options):

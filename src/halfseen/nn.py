@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfseen.boundary import check_squares, seed_from, tensors_with_holes
+from halfseen.boundary import check_squares, is_number, is_whole, seed_from, tensors_with_holes
 from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
 from halfseen.dictionary import Take, learn_dictionary, shuffled_batches, start_dictionary
-from halfseen.fitting import is_number, is_whole
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import SCALINGS, lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
@@ -172,10 +171,21 @@ class SparseCompletion(nn.Module):
         self.layout = self.tiling.layout(self.sample_shape).to(self.atoms.device)
         return self
 
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        # Loading by assignment may bring the atoms to another device.
+        self.layout = self.tiling.layout(self.sample_shape).to(self.atoms.device)
+
     @property
     def dictionary(self) -> Tensor:
         """The atoms, each of norm 1; shape (n_atoms, n_tile_features)."""
         return F.normalize(self.atoms, dim=1)
+
+    @property
+    def entries_per_sample(self) -> int:
+        """How many numbers the tiles and codes of a sample are."""
+        n_tiles, n_tile_features = self.layout.shape
+        return n_tiles * (n_tile_features + len(self.atoms))
 
     @torch.no_grad()
     def normalise_atoms(self) -> None:
@@ -215,13 +225,10 @@ class SparseCompletion(nn.Module):
         # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
         values = values.float() if values.is_cuda else values
         mean = (values.sum(0, dtype=torch.float64) / count).to(values.dtype)
-        centred = torch.where(observed, values - mean, 0).flatten(1)
-        check_squares(centred, "X, centred,")
-        flat, seen = centred, observed.flatten(1)
+        flat, seen = torch.where(observed, values - mean, 0).flatten(1), observed.flatten(1)
+        check_squares(flat, "X, centred,")
         alpha = self._alpha(observed, torch.float64).mean().item()
-        with torch.no_grad():
-            self.mean.copy_(mean)
-        return self.learn_from(
+        self.learn_from(
             lambda rows: (flat[rows], seen[rows]),
             len(flat),
             flat,
@@ -230,6 +237,9 @@ class SparseCompletion(nn.Module):
             random_state=random_state,
             record=True,
         )
+        with torch.no_grad():
+            self.mean.copy_(mean)
+        return self
 
     def learn_from(
         self,
@@ -258,16 +268,17 @@ class SparseCompletion(nn.Module):
             See `learn`.
         """
         generator = torch.Generator().manual_seed(seed_from(random_state))
-        state = learn_dictionary(
-            start_dictionary(len(self.atoms), self.atoms.shape[1], like, generator),
-            take,
-            self.layout,
-            shuffled_batches(n_samples * len(self.layout), _TILES, n_steps, generator),
-            alpha,
-            n_steps,
-            self.positive,
-            record=record,
-        )
+        with torch.autocast(like.device.type, enabled=False):
+            state = learn_dictionary(
+                start_dictionary(len(self.atoms), self.atoms.shape[1], like, generator),
+                take,
+                self.layout,
+                shuffled_batches(n_samples * len(self.layout), _TILES, n_steps, generator),
+                alpha,
+                n_steps,
+                self.positive,
+                record=record,
+            )
         with torch.no_grad():
             self.atoms.copy_(state.dictionary)
         return self

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -14,12 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from halfseen.boundary import checked_rows, checked_samples, named
 from halfseen.parquet import column, features_of, is_dataset
-
-
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return the probabilities that scores of shape (n_samples, n_classes) stand for."""
-    odds = np.exp(scores - scores.max(1, keepdims=True))
-    return odds / odds.sum(1, keepdims=True)
 
 
 def require_labels(y: Any) -> None:
@@ -65,7 +60,7 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_samples, n_classes)."""
-        return probabilities(self._finite_scores(X))
+        return softmax(self._finite_scores(X), axis=1)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample, shape (n_samples,)."""
@@ -109,6 +104,8 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
+        # Names of columns that `_remember` would refuse are refused before the training.
+        validate_data(copy.copy(self), named(X, values), reset=True, skip_check_array=True)
         return values, labels, classes
 
     def _read(self, X, columns: list[str] | None) -> Any:

@@ -16,18 +16,24 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.background import Background, learn_background
-from halfseen.boundary import check_finite, check_squares, choose_device, plain, seed_from
+from halfseen.boundary import (
+    check_finite,
+    check_squares,
+    choose_device,
+    is_number,
+    is_whole,
+    plain,
+    require,
+    seed_from,
+)
 from halfseen.disk import gpu_memory_is_told
 from halfseen.fitting import (
     FOR_LESS_MEMORY,
     check_training_settings,
     epochs,
-    is_number,
     is_small,
-    is_whole,
     learning_rate,
     learns_in_half,
-    require,
     split_for_validation,
     training_mode,
     weight_decay,
@@ -204,7 +210,7 @@ def check_settings(settings) -> None:
     def check(name: str, ok: bool, expected: str) -> None:
         require(settings, name, ok, expected)
 
-    n_atoms, lambda_l1, hide = settings.n_atoms, settings.lambda_l1, settings.hide
+    n_atoms, lambda_l1 = settings.n_atoms, settings.lambda_l1
     check("n_atoms", n_atoms is None or is_whole(n_atoms), "a whole number ≥ 1 or None")
     check("lambda_rec", is_number(settings.lambda_rec) and settings.lambda_rec > 0, "positive")
     check(
@@ -213,7 +219,6 @@ def check_settings(settings) -> None:
         "positive or None",
     )
     check("label_weight", is_number(settings.label_weight) and settings.label_weight >= 0, "≥ 0")
-    check("hide", is_number(hide) and 0 <= hide <= 0.5, "from 0 to 0.5")
     check(
         "tiling",
         settings.tiling is None or isinstance(settings.tiling, Tiling),

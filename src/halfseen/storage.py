@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfseen.whole_files import refuse_folder, write_whole
+from halfseen.whole_files import refuse_what_is_no_file, write_whole
 
 VERSION = 1
 _KEY = "halfseen"
@@ -61,7 +61,7 @@ def read_any(path: str | os.PathLike, kinds: tuple[str, ...]) -> tuple[str, dict
         If the file is not ours, of another kind, from a newer version, cut off or altered.
     """
     path = Path(path)
-    refuse_folder(path)
+    refuse_what_is_no_file(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}.")
     while True:

@@ -10,10 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from halfseen import classifier_file, storage
-from halfseen.boundary import plain
+from halfseen.boundary import plain, require
 from halfseen.certificates.certify import Certificate
 from halfseen.classifier import SparseCodingClassifier
-from halfseen.fitting import require
 from halfseen.networks import NetworkSpec
 from halfseen.table_columns import Column
 from halfseen.table_encoder import TableEncoder
@@ -113,23 +112,31 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """
         values = self._fitted()._checked_new(_encoded(self.encoder_, X))
         free = np.zeros(values.shape, dtype=bool)
-        n_values = sum(column.width for column in self.encoder_.columns_)
-        free[:, n_values:] = values[:, n_values:] == 1
+        free[:, self._n_values :] = values[:, self._n_values :] == 1
         return self.classifier_._certified(values, free=free)
 
     def impute(self, X) -> pd.DataFrame:
         """Return the table, as a frame of pandas, with its holes filled.
 
-        Columns, their order and their types stay.
+        Columns, their order and their types stay. What is filled in lies within the range that
+        was seen in training.
         """
-        values = self._fitted().impute(_encoded(self.encoder_, X))
-        filled = self.encoder_.inverse_transform(values)
+        values = _encoded(self.encoder_, X)
+        # That a value is missing was never seen together with the value, so it says nothing of it.
+        values[:, self._n_values :] = np.nan
+        low, high = self._fitted().feature_range_
+        filled = self.encoder_.inverse_transform(self._fitted().impute(values).clip(low, high))
         given = self.encoder_.with_holes(X)
         filled.index = given.index
         completed = given.copy()
         for place in range(given.shape[1]):
             completed.isetitem(place, filled_column(given.iloc[:, place], filled.iloc[:, place]))
         return completed
+
+    @property
+    def _n_values(self) -> int:
+        """How many of the encoded features are values; those after them say what is missing."""
+        return sum(column.width for column in self.encoder_.columns_)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted classifier to one file without code in it, whole or not at all."""
@@ -192,6 +199,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self.encoder_, self.classifier_ = encoder, classifier
         self.classes_ = classifier.classes_
         self.n_features_in_ = encoder.n_features_in_
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
         return self

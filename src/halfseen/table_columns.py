@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from halfseen.boundary import plain
-from halfseen.fitting import is_number
+from halfseen.boundary import is_number, plain
 from halfseen.table_values import DAY, READERS, readers, text_of, typed
 
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import checked_weights, finite_floats, without_mask
-from halfseen.fitting import is_whole, require
+from halfseen.boundary import checked_weights, finite_floats, is_whole, require, without_mask
 from halfseen.table_columns import as_frame, learn_column
 from halfseen.table_values import refuse_strange, without
 
@@ -90,13 +90,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self
         """
         self.check_settings()
-        frame = self.with_holes(X, reset=True)
+        fresh = copy.copy(self)  # so that a failure leaves nothing behind
+        frame = fresh.with_holes(X, reset=True)
         weight = checked_weights(sample_weight, frame)
         counts = weight > 0
-        self.columns_ = [
+        fresh.columns_ = [
             learn_column(frame.iloc[counts, place], self.max_categories, weight[counts])
             for place in range(frame.shape[1])
         ]
+        self.__dict__ = fresh.__dict__
         return self
 
     def check_settings(self) -> None:

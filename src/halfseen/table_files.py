@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import warnings
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from halfseen.archives import require_proportion
 from halfseen.storage import one_line
 from halfseen.table_values import without
-from halfseen.whole_files import write_whole
+from halfseen.whole_files import refuse_what_is_no_file, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = (".csv", ".tsv", ".parquet")
 _HOLES = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")
+# What Arrow calls whole numbers, and pandas such as may be missing.
+_WITH_HOLES = {f"{u}int{n}": f"{u.upper()}Int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
 
 
 def read_frame(
@@ -56,10 +59,11 @@ def read_frame(
         if kind == ".parquet":
             frame = _read_parquet(path)
         else:
+            refuse_what_is_no_file(path)  # which could not be read several times
             frame = _read_text(path, kind, target, as_text, columns)
     except FileNotFoundError:
         raise
-    except (ValueError, OSError) as error:  # what pandas and pyarrow raise
+    except (ValueError, OSError, csv.Error) as error:  # what pandas and pyarrow raise
         advice = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}{advice}") from error
     for name in frame.columns:
@@ -120,13 +124,27 @@ def write_frame(path: str | os.PathLike, frame: pd.DataFrame) -> None:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    """Return a table; an index with a name is one of its columns."""
     import pandas as pd
+    import pyarrow as pa
     from pyarrow import parquet
 
     if path.is_file():
         about = parquet.read_metadata(path)
         require_proportion(8 * about.num_rows * about.num_columns, path.stat().st_size)
-    return pd.read_parquet(path)
+
+    def with_room_for_holes(kind: pa.DataType) -> Any:
+        """Whole numbers would become floats, which hold no more than 15 digits."""
+        name = _WITH_HOLES.get(str(kind))
+        return None if name is None else pd.api.types.pandas_dtype(name)
+
+    frame = parquet.read_table(path).to_pandas(types_mapper=with_room_for_holes)
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if str(column.dtype) in _WITH_HOLES.values() and not column.hasnans:
+            frame.isetitem(place, column.astype(column.dtype.numpy_dtype))
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(named) if named else frame
 
 
 def _read_text(
@@ -138,6 +156,7 @@ def _read_text(
     as_written = {"header": None, "dtype": str, "keep_default_na": False, **settings}
     names = pd.read_csv(path, nrows=1, **as_written).iloc[0].tolist()
     _check_names(names, kind, names if wanted is None else {*wanted, target})
+    _refuse_short_rows(path, settings["sep"], len(names))
     # A line without anything in it is a hole if there is one column, and nothing if there are more.
     settings["skip_blank_lines"] = len(names) > 1
     columns = pd.read_csv(path, nrows=0, **settings).columns
@@ -166,6 +185,18 @@ def _read_text(
         labels = frame[target].str.strip()  # as all other fields
         frame[target] = labels.mask(labels.eq("").to_numpy(dtype=bool, na_value=False))
     return frame
+
+
+def _refuse_short_rows(path: Path, separator: str, n_fields: int) -> None:
+    """Refuse rows that lack fields, as files do that were cut off: pandas would read holes."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        for row in rows:
+            if len(row) < n_fields and any(row):
+                raise ValueError(
+                    f"line {rows.line_num} has {len(row)} fields, its header {n_fields}; a missing "
+                    f"value is an empty field"
+                )
 
 
 def _check_names(names: list[str], kind: str, wanted: Collection[str | None]) -> None:

@@ -34,19 +34,29 @@ def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Non
             raise
 
 
-@contextlib.contextmanager
-def room_is_told(path: Path) -> Iterator[None]:
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def room_is_told(path: Path) -> contextlib.AbstractContextManager[None]:
     """Say which file it was that a disk had no room for."""
+    return full_disk_is_told(
+        f"{str(path)!r} could not be written",
+        "What was there before is unchanged; make room, or choose a place on another disk",
+    )
+
+
+@contextlib.contextmanager
+def full_disk_is_told(what: str, advice: str) -> Iterator[None]:
+    """Say what it was that a disk had no room for, and what to do."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
-        raise OSError(
-            error.errno,
-            f"{str(path)!r} could not be written: {os.strerror(error.errno)}. What was there "
-            f"before is unchanged; make room, or choose a place on another disk",
-        ) from error
+        reason = os.strerror(error.errno)
+        raise OSError(error.errno, f"{what}: {reason}. {advice}") from error
 
 
 @contextlib.contextmanager
@@ -88,14 +98,17 @@ def _linked(path: str | os.PathLike) -> Path:
 
 
 def require_folder(path: str | os.PathLike) -> None:
-    """Refuse a path to write to whose folder is not there, or that is a folder itself."""
+    """Refuse a path to write to whose folder is not there, or at which there is no file."""
     folder = _linked(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {str(folder)!r}; make it first.")
-    refuse_folder(path)
+    refuse_what_is_no_file(path)
 
 
-def refuse_folder(path: str | os.PathLike) -> None:
-    """Refuse a folder in the place of a file."""
-    if Path(path).is_dir():
+def refuse_what_is_no_file(path: str | os.PathLike) -> None:
+    """Refuse a folder, a pipe or a device in the place of a file; there may be nothing."""
+    path = Path(path)
+    if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; a file was expected.")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{str(path)!r} is a pipe or a device; a file was expected.")

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from halfseen.boundary import finite_floats
-from halfseen.fitting import is_whole
+from halfseen.boundary import finite_floats, is_whole
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import typer
 from halfseen.cli.data import Data, read_labelled
 from halfseen.cli.models import Device, Json, Missing, Target, classifier_for, require_place
 from halfseen.cli.output import about, progress_bar, say, say_json, show_table
-from halfseen.whole_files import write_whole
+from halfseen.whole_files import write_text
 
 OURS = "halfseen"
 _FEW_FEATURES = 100  # that imputers of scikit-learn with a model per feature can take
@@ -44,8 +44,6 @@ def compare(
 
     require_place(out, data)
     given = read_labelled(data, target, missing or [])
-    if given.y is None:
-        raise ValueError(f"{str(data)!r} has no labels; put images into one folder per class.")
     splits = _folds(given.y, folds, seed)
     methods = contenders(given, network, random_state=seed, device=device)
     with (
@@ -67,7 +65,7 @@ def compare(
     advice = advise(table, OURS, float(counts.max() / counts.sum()), len(given.y))
     command = _command(data, target, seed, folds, network, missing or [])
     page = comparison_page(data.name, given.X, given.y, table, advice, command)
-    write_whole(out, lambda path: path.write_text(page, encoding="utf-8"))
+    write_text(out, page)
     if json:
         say_json({"advice": advice, "file": str(out), "methods": table.to_dict("records")})
     else:
@@ -91,7 +89,7 @@ def demo(
         say("Digits with a quarter, half and three quarters of their pixels hidden.\n")
     found = run_demo(lambda total: progress_bar(total, quiet=json))
     page = demo_page(found)
-    write_whole(out, lambda path: path.write_text(page, encoding="utf-8"))
+    write_text(out, page)
     if json:
         say_json({"file": str(out), "rows": found.rows})
     else:

@@ -59,7 +59,10 @@ def read_labelled(path: Path, target: str | None, missing: list[str]) -> Data:
         What else stands for a missing value.
     """
     if path.is_dir():
-        return _read_folder(path, missing)
+        data = _read_folder(path, missing)
+        if data.y is None:
+            raise ValueError(f"{str(path)!r} has no labels; put images into one folder per class.")
+        return data
     if path.suffix.lower() == ".npz":
         return _read_archive(path, target or "y", missing)
     if target is None:
@@ -82,6 +85,7 @@ def read_new(path: Path, missing: list[str], like: Any, target: str | None = Non
         The column, or the array, of true labels; anything for folders that are labels.
     """
     arrays = path.is_dir() or path.suffix.lower() == ".npz"
+    missing = [*missing, *getattr(like, "missing_values_", ())]
     if arrays and hasattr(like, "encoder_"):
         raise ValueError(f"{str(path)!r} holds arrays; this model was trained on a table.")
     if path.is_dir():
@@ -260,9 +264,15 @@ def _reading(path: Path, what: str) -> Iterator[None]:
 def _pixels(picture) -> np.ndarray:
     has_alpha = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
     grey = picture.mode in ("1", "L", "LA")
+    if getattr(picture, "n_frames", 1) > 1:
+        raise ValueError(f"it has {picture.n_frames} pages; save each as a picture")
     if picture.mode.startswith(("I", "F")):  # 16 bits, or floats, which are as they are
-        values = np.asarray(picture, dtype=np.float32)
-        return values[None] / np.float32(1 if picture.mode == "F" else 65535)
+        values = np.asarray(picture)
+        if picture.mode == "I" and picture.format == "TIFF":
+            raise ValueError("it has whole numbers of 32 bits; save it with 8 or 16, or as .npy")
+        clear = values == picture.info["transparency"] if has_alpha else np.False_
+        image = values.astype(np.float32) / np.float32(1 if picture.mode == "F" else 65535)
+        return np.where(clear, np.float32(np.nan), image)[None]
     converted = picture.convert(("LA" if grey else "RGBA") if has_alpha else "L" if grey else "RGB")
     values = np.asarray(converted, dtype=np.float32)
     values = values[..., None] if values.ndim == 2 else values

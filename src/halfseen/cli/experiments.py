@@ -68,7 +68,7 @@ def report(
     from halfseen.report.figures import draw_all
     from halfseen.report.page import results_page
     from halfseen.report.text import results_text
-    from halfseen.whole_files import write_whole
+    from halfseen.whole_files import write_text
 
     require_place(out)
     found = read_all(rows, NAMES)
@@ -79,7 +79,7 @@ def report(
         text = results_text(found)
         figures = draw_all(found, out.parent / "figures")
     except ModuleNotFoundError as error:
-        write_whole(beside, lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(beside, text)
         raise ValueError(
             f"{beside} is written; figures need matplotlib ({error}): "
             f"pip install 'halfseen[plots]'."
@@ -89,7 +89,7 @@ def report(
             f"{str(rows)!r} has a row that is not as reproduce writes it "
             f"({type(error).__name__}: {error})."
         ) from error
-    write_whole(beside, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(beside, text)
     page = results_page(text, figures)
-    write_whole(out, lambda path: path.write_text(page, encoding="utf-8"))
+    write_text(out, page)
     say(f"{out}, {beside} and {len(figures)} figures in {out.parent / 'figures'}")

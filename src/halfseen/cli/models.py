@@ -56,8 +56,6 @@ def fit(
 
     require_place(out, train)
     data = read_labelled(train, target, missing or [])
-    if data.y is None:
-        raise ValueError(f"{str(train)!r} has no labels; put images into one folder per class.")
     labels = np.unique(data.y)
     if len(labels) < 2:
         raise ValueError(
@@ -71,6 +69,8 @@ def fit(
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
     settings["verbose"] = 0 if json else 1
     clf = classifier_for(data, network, tuple(missing or ()), **settings)
+    if missing and not data.is_table:  # tables have an encoder that keeps it
+        clf.missing_values_ = missing
     with about(train):
         classifier_file.labels_to_plain(labels)  # refuses what cannot be saved
         clf.fit(data.X, data.y)
@@ -140,6 +140,8 @@ def impute(
 
     Example: halfseen impute patients.halfseen new.csv --out filled.csv
     """
+    import pandas as pd
+
     clf = load_model(model, device)
     given = read_new(data, missing or [], clf)
     ends = KINDS if given.is_table else (".npz",)
@@ -148,8 +150,9 @@ def impute(
     require_place(out, model, data)
     with about(data):
         completed = clf.impute(given.X)
-    holes = _holes(clf.encoder_.with_holes(given.X) if given.is_table else given.X)
-    n_filled = int(np.asarray(holes).sum())
+    holes = pd.isna(clf.encoder_.with_holes(given.X) if given.is_table else given.X)
+    still = np.asarray(pd.isna(completed))
+    n_left, n_filled = int(still.sum()), int((np.asarray(holes) & ~still).sum())
     if given.is_table:
         table = given.whole.assign(**{name: completed[name] for name in completed.columns})
         # Text of a CSV file becomes numbers and dates in Parquet; what has types keeps them.
@@ -159,9 +162,10 @@ def impute(
         names = {} if given.names is None else {"names": np.array(given.names)}
         write_whole(out, lambda path: _write_archive(path, X=completed, **names))
     if json:
-        say_json({"file": str(out), "rows": len(completed), "filled": n_filled})
+        say_json({"file": str(out), "rows": len(completed), "filled": n_filled, "left": n_left})
     else:
-        say(f"{out}: {len(completed)} rows, {n_filled} holes filled")
+        text = f"; {n_left} left in columns that had no values in training" if n_left else ""
+        say(f"{out}: {len(completed)} rows, {n_filled} holes filled{text}")
 
 
 def info(model: Model, json: Json = False) -> None:
@@ -275,10 +279,6 @@ def _require_known(y: np.ndarray, classes: np.ndarray, path: Path) -> None:
             f"{str(path)!r} has the label {str(y[strange[0]])!r} in row {strange[0]}, which the "
             f"model has never seen; it knows {', '.join(map(repr, map(str, classes)))}."
         )
-
-
-def _holes(X: Any) -> Any:
-    return X.isna() if hasattr(X, "isna") else np.isnan(X)
 
 
 def _write_archive(path: Path, **arrays: np.ndarray) -> None:

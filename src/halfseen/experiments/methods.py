@@ -3,8 +3,8 @@
 Settings of "Best" on image sets were chosen on validation images (docs/experiments.md); on the
 synthetic data every method chooses by validation samples, with holes, out of the training set of
 the first seed; so do rivals on image sets, between two weight decays, and "Simult." there, by the
-grid of `tuning`. No method sees test samples. On synthetic data candidates are listed from the
-plainest, and the plainest that validation cannot tell from the best is taken.
+grid of `tuning`. No method sees test samples. On synthetic data and in that grid candidates are
+listed from the plainest, and the plainest that validation cannot tell from the best is taken.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def reproduce(
     if not set(variants) <= sets:
         raise ValueError(f"--variant knows {', '.join(sorted(sets))}; got {', '.join(variants)}.")
     folder = out / "small" if small else out  # not among the real rows
-    context = Context(data, device, tuple(variants.items()), small, folder)
-    return run(name, module, chosen, folder, context, say)
+    context = Context(data, device, tuple(variants.items()), small, folder, say)
+    return run(name, module, chosen, folder, context)
 
 
 def _among(value, texts: list[str]) -> bool:

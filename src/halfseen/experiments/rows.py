@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from halfseen import __version__
-from halfseen.fitting import is_number, is_whole
+from halfseen.boundary import is_number, is_whole
 from halfseen.whole_files import room_is_told
 
 CELL = ("dataset", "variant", "mechanism", "rate", "method", "network", "seed")

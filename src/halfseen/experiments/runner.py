@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,8 @@ class Context:
         Whether cells are small ones, on digits, that show that all of it runs.
     out : Path or None
         Folder of the files of rows; what was chosen by validation is kept there as well.
+    say : callable
+        Told what happens.
     """
 
     folder: Path | None = None
@@ -38,11 +41,10 @@ class Context:
     variants: tuple[tuple[str, str], ...] = ()
     small: bool = False
     out: Path | None = None
+    say: Callable[[str], None] = print
 
 
-def run(
-    name: str, module: ModuleType, cells: list[dict], out: Path, context: Context, say=print
-) -> int:
+def run(name: str, module: ModuleType, cells: list[dict], out: Path, context: Context) -> int:
     """Run cells, write their rows, and return how many failed.
 
     Parameters
@@ -55,8 +57,6 @@ def run(
     out : Path
         Folder of the files of rows.
     context : Context
-    say : callable
-        Told what happens.
     """
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.jsonl"
@@ -66,7 +66,7 @@ def run(
     variants = dict(context.variants)
     cells = [{**cell, "variant": variants.get(cell["dataset"], "")} for cell in cells]
     todo = [cell for cell in cells if key(cell) not in done]
-    say(f"{name}: {len(cells)} cells, {len(cells) - len(todo)} done before.")
+    context.say(f"{name}: {len(cells)} cells, {len(cells) - len(todo)} done before.")
     device = choose_device(context.device)
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     made_by, n_failed = provenance(where), 0
@@ -80,12 +80,14 @@ def run(
         except Exception as error:  # recorded, and the others go on
             n_failed += 1
             row |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-            say(traceback.format_exc())
+            context.say(traceback.format_exc())
         row["seconds"] = round(time.perf_counter() - start, 3)
         append(path, row | made_by)
-        say(f"{number}/{len(todo)} {_short(cell)}: {_outcome(row)} ({row['seconds']:.1f} s)")
+        context.say(
+            f"{number}/{len(todo)} {_short(cell)}: {_outcome(row)} ({row['seconds']:.1f} s)"
+        )
     if n_failed:
-        say(f"{n_failed} of {len(todo)} cells failed; run again to try them once more.")
+        context.say(f"{n_failed} of {len(todo)} cells failed; run again to try them once more.")
     return n_failed
 
 

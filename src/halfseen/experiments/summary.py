@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from halfseen.comparing import paired_p_value
 from halfseen.experiments.rows import CELL, key
 
 SIGNIFICANT = 0.05
@@ -56,14 +57,8 @@ def mean_of(rows: list[dict], measure: str) -> Mean | None:
 
 
 def paired_p(rows: list[dict], others: list[dict], measure: str) -> float | None:
-    """Return the p-value of a paired t-test over the seeds that both have; None below two."""
-    from scipy import stats
-
+    """Return the p-value of a paired t-test over the seeds that both have; None without one."""
     theirs = {row["seed"]: row[measure] for row in others}
-    pairs = [(row[measure], theirs[row["seed"]]) for row in rows if row["seed"] in theirs]
-    if len(pairs) < 2 or all(a == b for a, b in pairs):
-        return None
-    differences = np.array(pairs)
-    if np.ptp(differences[:, 0] - differences[:, 1]) == 0:
-        return 0.0
-    return float(stats.ttest_rel(*differences.T).pvalue)
+    differences = [row[measure] - theirs[row["seed"]] for row in rows if row["seed"] in theirs]
+    p_value = paired_p_value(differences)
+    return None if math.isnan(p_value) else p_value

@@ -57,7 +57,7 @@ def comparison_page(
     page.table(COLUMNS, score_lines(table))
     page.figure(_scores(table), "Accuracy of each method, mean and standard error over the folds.")
     page.heading("Data")
-    holes = X.isna().to_numpy() if hasattr(X, "isna") else np.isnan(X)
+    holes = np.asarray(pd.isna(X))
     page.text(f"{len(X)} rows, {holes[0].size} features, {holes.mean():.1%} missing.")
     labels, counts = np.unique(y, return_counts=True)
     page.table(
@@ -72,7 +72,7 @@ def comparison_page(
 
 
 def _scores(table: pd.DataFrame):
-    from halfseen.plots.drawing import make_figure
+    from halfseen.plots.drawing import clear, make_figure
 
     lines = table.iloc[::-1]
     figure = make_figure(6.5, 0.8 + 0.4 * len(lines))
@@ -82,6 +82,6 @@ def _scores(table: pd.DataFrame):
         fmt="o", color="#1f5fa8", ecolor="#8a9099", capsize=3,
     )  # fmt: skip
     axis.set_xlabel("accuracy, %")
-    axis.spines[["top", "right"]].set_visible(False)
+    clear(axis)
     axis.grid(axis="x", alpha=0.3)
     return figure

@@ -131,7 +131,7 @@ def _tuning(rows: list[dict]):
     for axis, ((dataset, network, mechanism, rate), some) in zip(axes, panels, strict=False):
         draw_heat_map(axis, some)
         axis.set_title(f"{dataset}, {network}, {mechanism} {rate:.0%}")
-    figure.suptitle("Validation accuracy, %; the best is framed")
+    figure.suptitle("Validation accuracy, %; the best is framed (which is taken: the table)")
     return figure
 
 

@@ -227,9 +227,10 @@ error of its best is taken."""
 
 
 def _paper_lambdas(place: Place) -> str:
-    dataset, network, _, rate = place
+    dataset, network, mechanism, rate = place
+    missing = rate if mechanism == "random" else "occlusion"
     try:
-        settings = published_settings(f"{dataset}-{network}", rate)
+        settings = published_settings(f"{dataset}-{network}", missing)
     except ValueError:  # the paper has none there
         return ""
     return f"λ1={settings['lambda_rec']:g} λ2={settings['lambda_l1']:g}"

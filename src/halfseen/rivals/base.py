@@ -8,17 +8,20 @@ from abc import abstractmethod
 import numpy as np
 import torch
 
-from halfseen.boundary import check_finite, choose_device, seed_from, tensors_with_holes
+from halfseen.boundary import (
+    check_finite,
+    choose_device,
+    seed_from,
+    tensors_with_holes,
+)
 from halfseen.disk import gpu_memory_is_told, in_parts
 from halfseen.fitting import (
     FOR_LESS_MEMORY,
     check_training_settings,
     epochs,
-    is_number,
     is_small,
     learning_rate,
     learns_in_half,
-    require,
     split_for_validation,
     training_mode,
     weight_decay,
@@ -62,7 +65,6 @@ class NetworkRival(ScoringClassifier):
     def _check_settings(self) -> None:
         """Refuse parameters that make no sense."""
         check_training_settings(self)
-        require(self, "hide", is_number(self.hide) and 0 <= self.hide <= 0.5, "from 0 to 0.5")
 
     def _fill_training(self, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return the samples to learn from, standardised; NaN where the network takes holes."""
@@ -129,8 +131,8 @@ class NetworkRival(ScoringClassifier):
         fresh.module_ = network.eval()
         fresh.history_ = history
         fresh.n_iter_ = len(history)
-        self.__dict__.update(vars(fresh))
-        self._remember(X, values, classes)
+        fresh._remember(X, values, classes)
+        self.__dict__ = fresh.__dict__
         return self
 
     @property

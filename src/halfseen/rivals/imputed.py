@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from torch import Tensor, nn
 
-from halfseen.fitting import is_number, require
+from halfseen.boundary import is_number, require
 from halfseen.networks import NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork

@@ -15,8 +15,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import checked_samples, choose_device, require_room, tensors_with_holes
-from halfseen.fitting import is_whole, require
+from halfseen.boundary import (
+    checked_samples,
+    choose_device,
+    is_whole,
+    require,
+    require_room,
+    tensors_with_holes,
+)
 from halfseen.moments import ObservedMoments
 from halfseen.rivals.nearest import fill_from_neighbours
 
@@ -115,8 +121,8 @@ class ClasswiseImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _learn(self, X, values: np.ndarray) -> None:
         sources = self._sources(values)
-        self.sources_ = sources.copy()
         validate_data(self, X, reset=True, skip_check_array=True)
+        self.sources_ = sources.copy()
 
     def _check_settings(self) -> None:
         """Refuse parameters that make no sense; there are none by default."""

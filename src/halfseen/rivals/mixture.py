@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from halfseen.fitting import is_whole, require
+from halfseen.boundary import is_whole, require
 from halfseen.networks import AsImage, NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork

@@ -42,7 +42,7 @@ def fill_from_neighbours(
     means = torch.zeros_like(X)
     seen = donors_observed.to(donors.dtype)
     squares = donors.square()
-    compiled = not X.is_cuda and importlib.util.find_spec("numba") is not None
+    compiled = X.device.type == "cpu" and importlib.util.find_spec("numba") is not None
     mean_of_first = _mean_of_first_compiled if compiled else _mean_of_first
     n_at_once = max(1, _ENTRIES_AT_ONCE // (4 * len(donors) + _NEIGHBOURS_AT_ONCE * X.shape[1]))
     for start in range(0, len(X), n_at_once):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfseen.fitting import is_whole, require
+from halfseen.boundary import is_whole, require
 from halfseen.networks import NetworkSpec, make_network
 from halfseen.rivals.base import NetworkRival
 from halfseen.training.plain import HoleNetwork

@@ -99,7 +99,14 @@ class CoordinateDescent:
         starts = range(0, n_rows, size)
 
         def task(start: int) -> None:
-            _code_rows(*arrays, *settings, start, min(start + size, n_rows))
+            try:
+                _code_rows(*arrays, *settings, start, min(start + size, n_rows))
+            except MemoryError as error:
+                n_atoms = len(problem.dictionary)
+                raise MemoryError(
+                    f"coordinate descent needs two matrices of {n_atoms:,} × {n_atoms:,} numbers "
+                    f"for each of {n_threads} threads; pass solver='fista', or take fewer atoms."
+                ) from error
 
         n_threads = min(n_threads, len(starts))
         if n_threads <= 1:
@@ -131,7 +138,7 @@ def _correlate(residual, seen, n_seen, atoms_by_feature, out):
 
 @inlined
 def _relative_gap(x_square, r_square, r_x, size, top, alpha):
-    # As in halfseen.coding.relative_gap, for one row.
+    # As in MaskedLasso.relative_gap, for one row.
     scale = alpha * 0
     if r_square > 0 and r_x > 0:
         scale = r_x / r_square

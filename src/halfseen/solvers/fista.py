@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from halfseen.boundary import is_whole
 from halfseen.coding import MaskedLasso, Solution
 
 # Codes of this many entries are in work at a time: about 1 GiB in float32.
@@ -161,6 +162,10 @@ class FixedSteps:
     """
 
     n_steps: int = 128
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.n_steps):
+            raise ValueError(f"n_steps must be a whole number ≥ 1; got {self.n_steps!r}.")
 
     def solve(
         self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfseen.boundary import is_whole
 from halfseen.coding import MaskedLasso, Solution
+
+_SEED = 0
 
 
 def subgradient_step(codes: Tensor, gradient: Tensor, step: float | Tensor) -> Tensor:
@@ -42,12 +45,12 @@ class SubGradient:
         step of a row is then ``shrinkage / alpha``.
     n_steps : int, optional
         Most steps taken, if fewer than `max_iter`.
-    random_state : int
-        Seed of the random start (codes cannot start at zero). One draw serves every row, so
-        that the code of a row does not depend on the rows beside it.
 
     Notes
     -----
+    Codes cannot start at zero. One random draw, always the same, serves every row, so that the
+    code of a row does not depend on the rows beside it.
+
     The rule removes atoms and never brings one back, so the minimum is in general not
     reached and a ConvergenceWarning says by how much. The published step sizes σ act on the
     gradient of λ1·J1 + λ2·J2 averaged over a batch of B, where the l1 term takes
@@ -57,7 +60,10 @@ class SubGradient:
     step: float | None = None
     shrinkage: float | None = None
     n_steps: int | None = None
-    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.n_steps is None or is_whole(self.n_steps, least=0)):
+            raise ValueError(f"n_steps must be a whole number ≥ 0 or None; got {self.n_steps!r}.")
 
     def solve(
         self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int
@@ -69,7 +75,7 @@ class SubGradient:
         gap = problem.relative_gap(codes)
         n_iter = torch.zeros(n_rows, dtype=torch.int64, device=codes.device)
         active = (~(gap <= tol)).nonzero().flatten()
-        for _ in range(min(max_iter, self.n_steps or max_iter)):
+        for _ in range(max_iter if self.n_steps is None else min(max_iter, self.n_steps)):
             if len(active) == 0:
                 break
             rows = problem.rows(active)
@@ -92,7 +98,7 @@ class SubGradient:
         return torch.full_like(problem.alpha, step)[:, None]
 
     def _start(self, problem: MaskedLasso, n_rows: int, n_atoms: int) -> Tensor:
-        generator = torch.Generator().manual_seed(self.random_state)
+        generator = torch.Generator().manual_seed(_SEED)
         start = torch.randn(n_atoms, generator=generator, dtype=torch.float64, device="cpu")
         start = start.to(problem.X)
         start = start / problem.dictionary.norm(dim=1) / n_atoms**0.5

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from halfseen.coding import MaskedLasso
+from halfseen.dictionary import annealing
 from halfseen.disk import DiskRows
 from halfseen.objective import classification_loss, share_weight, sparsity_loss
 from halfseen.solvers.fista import State, fastest_advance, soft_threshold
@@ -25,8 +26,6 @@ from halfseen.training.samples import Samples
 from halfseen.training.trainer import evaluating
 
 _CODE_STEPS = 8
-_FIRST_L1 = 6.0  # in units of lambda_l1
-_ANNEALED_SHARE = 0.6
 _POWER_STEPS, _FIRST_POWER_STEPS = 4, 40  # the vector is kept, so they add up
 _MARGIN = 1.05
 _SHARES = (1.0, 1 / 8, 1 / 64)  # of a way, with labels in the codes
@@ -109,7 +108,7 @@ class Joint(CodingTrainer):
         """Set the learning rates, and the price of a code, which falls at first."""
         super().set_rates()
         done = self.n_steps / (self.n_epochs * self.n_batches)
-        self._annealing.fill_(max(1.0, _FIRST_L1 ** (1 - done / _ANNEALED_SHARE)))
+        self._annealing.fill_(annealing(done))
 
     @torch.no_grad()
     def labelled_code_steps(
@@ -143,7 +142,7 @@ class Joint(CodingTrainer):
         """Return the objective of each sample.
 
         It is divided by 2·λ1 and the share's weight in J1, so that without labels it is that of
-        the lasso.
+        the lasso, summed over the tiles also where they overlap.
         """
         with evaluating(self.network):
             return self._lasso(problem, codes) + self._labelled(problem, codes, batch)

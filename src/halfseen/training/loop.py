@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from halfseen import storage
+from halfseen.boundary import is_whole
 from halfseen.disk import slices
-from halfseen.fitting import is_whole
 from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.trainer import Trainer, evaluating, finished
 

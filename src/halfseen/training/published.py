@@ -10,14 +10,13 @@ paper has no such tiles.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from halfseen.boundary import is_number, is_whole
 from halfseen.disk import DiskRows, slices
-from halfseen.fitting import is_number, is_whole
 from halfseen.objective import (
     classification_loss,
     sparsity_loss,
@@ -58,8 +57,7 @@ class Published:
     def __post_init__(self) -> None:
         for name in ("code_rate", "test_code_rate", "momentum"):
             value = getattr(self, name)
-            number = isinstance(value, numbers.Real) and math.isfinite(value)
-            if not number or value < 0 or (value == 0 and name != "momentum"):
+            if not is_number(value) or value < 0 or (value == 0 and name != "momentum"):
                 raise ValueError(f"{name} must be a positive number; got {value!r}.")
 
     def test_solver(self, n_features: int, batch_size: int, n_epochs: int, lambda_l1: float):

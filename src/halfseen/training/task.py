@@ -68,12 +68,12 @@ class Sequential(CodingTrainer):
     @torch.no_grad()
     def start(self) -> None:
         """Code all samples, once; only what the network sees is kept."""
-        n_tiles, n_tile_features = self.completion.layout.shape
-        per_sample = n_tiles * (n_tile_features + len(self.completion.atoms))
         shape = (len(self.samples), *self.samples.sample_shape)
         self._inputs = new_rows(shape, self.samples.weight.dtype, self.device)
         self._fixed: dict[str, Tensor] = {}
-        for some in slices(len(self.samples), entries_at_once(self.device) // per_sample):
+        for some in slices(
+            len(self.samples), entries_at_once(self.device) // self.completion.entries_per_sample
+        ):
             batch = self.samples.rows(some)
             completion = self.completion.complete(batch.X, batch.observed)
             self._inputs[some] = getattr(completion, self.completion.output)
