@@ -620,3 +620,10 @@ def test_pictures_that_would_be_misread(tmp_path):
     Image.fromarray(np.zeros((8, 8), np.int32)).save(tmp_path / "a" / "1.tif")
     with pytest.raises(ValueError, match="whole numbers of 32 bits"):
         read_labelled(tmp_path, None, [])
+    (tmp_path / "a" / "1.tif").unlink()
+    for name, message in (("1.webp", "convert it"), ("2.mask.png", "that is not there")):
+        pages[0].save(tmp_path / "b" / "2.png")
+        (tmp_path / "b" / "2.png").rename(tmp_path / "b" / name)
+        with pytest.raises(ValueError, match=message):
+            read_labelled(tmp_path, None, [])
+        (tmp_path / "b" / name).unlink()

@@ -249,6 +249,25 @@ def test_autocast_does_not_touch_what_is_learned():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+def test_forward_mode_derivatives_are_refused():
+    """Without a formula for them, codes would silently count as constants."""
+    layer = SparseCompletion(Whole(), 4, (6,), dtype=torch.float64)
+    X = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 6)))
+
+    def completed(atoms: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, {"atoms": atoms}, (X,))
+
+    atoms = layer.atoms.detach()
+    assert torch.autograd.functional.jacobian(completed, atoms).shape == (3, 6, 4, 6)
+    for derivative in (
+        lambda: torch.func.jvp(completed, (atoms,), (torch.ones_like(atoms),)),
+        lambda: torch.func.jacfwd(completed)(atoms),
+    ):
+        with pytest.raises(NotImplementedError, match="no forward-mode derivative"):
+            derivative()
+
+
 def test_compile_and_export_give_the_same(batch):
     X = batch(6, 6, 6, dtype=torch.float32)
     layer = SparseCompletion(Patches(3, 2), 8, (6, 6))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from halfseen.coding import MAX_ITER, MaskedLasso, make_solver
 
@@ -34,6 +35,13 @@ def differentiable_codes(
     n_gradient_steps : int
         Conjugate-gradient steps of the backward pass; with 0 no gradient flows.
     """
+    if not torch.compiler.is_compiling():
+        for given in (problem.X, problem.dictionary, problem.alpha):
+            if forward_ad.unpack_dual(given).tangent is not None:
+                raise NotImplementedError(
+                    "codes have no forward-mode derivative; use backward(), torch.autograd.grad or "
+                    "torch.autograd.functional.jacobian in its usual mode."
+                )
     return _masked_lasso(
         problem.X,
         problem.observed,

@@ -16,6 +16,7 @@ from halfseen.table_files import KINDS, read_frame, split_target
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".npy")
 _FORMATS = ("PNG", "JPEG", "BMP", "TIFF")  # Pillow's others include one that runs programs
+_OTHER_PICTURES = (".webp", ".gif", ".heic", ".heif", ".avif", ".jp2", ".svg", ".ppm", ".tga")
 _MASK = ".mask"
 
 
@@ -167,14 +168,16 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
 
 def _read_folder(folder: Path, missing: list[str]) -> Data:
     """Read images; those in folders have the names of the folders as labels."""
-    paths = sorted(
+    files = sorted(
         path
         for path in (*folder.glob("*"), *folder.glob("*/*"))
-        if path.suffix.lower() in _PICTURES
-        and not path.stem.endswith(_MASK)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
         and (path.is_file() or not path.exists())  # a link to nothing is told of
     )
+    paths = [
+        path for path in files if path.suffix.lower() in _PICTURES and not path.stem.endswith(_MASK)
+    ]
+    _refuse_what_would_be_left_out(files, paths)
     if not paths:
         raise ValueError(f"{str(folder)!r} has no images ({', '.join(_PICTURES)}).")
     in_folders = [path.parent != folder for path in paths]
@@ -184,8 +187,8 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
             f"{str(paths[in_folders.index(False)])!r}; labels are the names of folders."
         )
     masks = [mask for mask in map(_mask_of, paths) if mask.is_file()]
-    files = [path for path in (*paths, *masks) if path.suffix.lower() != ".npy"]
-    n_pixels, n_stored = sum(map(_n_pixels, files)), sum(path.stat().st_size for path in files)
+    stored = [path for path in (*paths, *masks) if path.suffix.lower() != ".npy"]
+    n_pixels, n_stored = sum(map(_n_pixels, stored)), sum(path.stat().st_size for path in stored)
     with _reading(folder, "images"):
         require_proportion(n_pixels, n_stored)
     images = [_read_image(path) for path in paths]
@@ -198,6 +201,18 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
     y = np.array([path.parent.name for path in paths]) if all(in_folders) else None
     names = [path.relative_to(folder).as_posix() for path in paths]
     return Data(_without(np.stack(images), missing), y, names)
+
+
+def _refuse_what_would_be_left_out(files: list[Path], paths: list[Path]) -> None:
+    """Refuse images in other formats, and masks of no image."""
+    masks = {_mask_of(path) for path in paths}
+    for path in files:
+        if path.suffix.lower() in _OTHER_PICTURES:
+            raise ValueError(
+                f"{str(path)!r} is none of {', '.join(_PICTURES)}; convert it, or remove it."
+            )
+        if path.name.endswith(f"{_MASK}.png") and path not in masks:
+            raise ValueError(f"{str(path)!r} is the mask of an image that is not there.")
 
 
 def _read_image(path: Path) -> np.ndarray:

@@ -68,7 +68,9 @@ def _synthetic(rows: list[dict]):
         axis.set(title=title, xlabel="missing in training, %")
     axes[0].set_ylabel("accuracy on complete test samples, %")
     axes[0].legend(fontsize=7)
-    figure.suptitle("Mean ± s.e.m.; * differs from MS (in the method's colour), p < 0.05, paired")
+    figure.suptitle(
+        "Mean ± s.e.m.; * differs from MS (in the method's colour), p < 0.05, paired", wrap=True
+    )
     return figure
 
 
