@@ -272,6 +272,8 @@ def test_a_row_alone_without_a_known_type_is_filled():
         ("%Y-%m-%d %H:%M:%S+02:00", 2),
         ("%Y-%m-%d %H:%M:%S-0330", -3.5),
         ("%Y-%m-%dT%H:%M:%S", 0),
+        ("%Y-%m-%dT%H:%M", 0),
+        ("%Y-%m-%d %H:%M+02:00", 2),
     ],
 )
 def test_times_are_filled_in_their_own_time_zone(form, offset):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 to 9999, which text has
 _ZONE = r"Z|[+-]\d\d(?::?\d\d)?"
+_MINUTES = "%H:%M"
 _MOST_DAYS = {"ns": 106_751, "us": 106_751_990}  # from 1970, in 64 bits
 
 
@@ -139,7 +140,8 @@ class Column:
             if self.categories:
                 between, *zone = self.categories
                 values = values + sum(map(_offset, zone), datetime.timedelta())
-                form = f"%Y-%m-%d{between}%H:%M:%S{''.join(zone)}"
+                clock = "" if between.endswith(_MINUTES) else "%H:%M:%S"
+                form = f"%Y-%m-%d{between}{clock}{''.join(zone)}"
                 spell = lambda time: time.strftime(form)  # noqa: E731
         else:
             spell = (lambda number: f"{number:.0f}") if self.whole else (lambda n: f"{n:.6g}")
@@ -237,22 +239,24 @@ def learn_column(values: pd.Series, max_categories: int, weight: np.ndarray) -> 
 def _around_hours(values: pd.Series) -> tuple[str, ...]:
     """Return what stands between day and time in text and, if there is one, the time zone.
 
-    Nothing where times are spelled in several ways; zones that differ become UTC.
+    Where times have no seconds, how they are spelled stands there as well. Nothing where they are
+    spelled in several ways; zones that differ become UTC.
     """
     text = text_of(values.dropna())
     found = text.str.extract(rf"^.{{10}}([ T])\d\d:\d\d(:\d\d)?(\.\d+)?({_ZONE})?$")
     between, seconds, fraction, zone = (set(found[place].fillna("")) for place in range(4))
+    minutes = _MINUTES if seconds == {""} and "" not in between else ""
     if zone != {""}:
-        return max(between) or " ", zone.pop() if len(zone) == 1 else "+00:00"
-    exact = len(between) == 1 and "" not in between | seconds and fraction == {""}
-    return tuple(between) if exact else ()
+        return (max(between) or " ") + minutes, zone.pop() if len(zone) == 1 else "+00:00"
+    known = "" not in between and (minutes or "" not in seconds) and fraction == {""}
+    return (between.pop() + minutes,) if known and len(between) == 1 else ()
 
 
 def _are_around_hours(categories: tuple) -> bool:
     """Say whether these could be what `_around_hours` returned."""
     zones = categories[1:]
     known = len(zones) < 2 and all(re.fullmatch(_ZONE, zone) for zone in zones)
-    return known and categories[:1] in ((), (" ",), ("T",))
+    return known and categories[:1] in ((), *((b + m,) for b in " T" for m in ("", _MINUTES)))
 
 
 def _offset(zone: str) -> datetime.timedelta:
