@@ -1,5 +1,6 @@
 """The command line, from files to files."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -218,6 +219,7 @@ def broken(folder):
     train[:0].to_csv(folder / "no_rows.csv", index=False)
     (folder / "empty.csv").write_bytes(b"")
     (folder / "latin.csv").write_bytes("größe,state\n1,a\n".encode("latin-1"))
+    (folder / "packed.csv").write_bytes(gzip.compress(b"age,state\n1,a\n"))
     (folder / "quotes.csv").write_text('a,state\n"1,x\n2,y\n')
     (folder / "twice.csv").write_text("y,a,y\n1,2,3\n")
     (folder / "nameless.csv").write_text("a,state,,\n1,x,,\n2,y,,\n")
@@ -240,6 +242,7 @@ def broken(folder):
         ("fit", ["no_rows.csv", *fit], "has 0 rows"),
         ("fit", ["unlabelled.csv", *fit], "has no label in 120 rows, the first is row 0"),
         ("fit", ["latin.csv", *fit], "'latin.csv' cannot be read as a table"),
+        ("fit", ["packed.csv", *fit], "; it is compressed, unpack it"),
         ("fit", ["quotes.csv", *fit], "'quotes.csv'"),
         ("fit", ["twice.csv", *fit], "has the column 'y' more than once"),
         ("fit", ["nameless.csv", *fit], "its columns 3, 4 have no name; name or remove them"),
@@ -279,6 +282,18 @@ def test_errors_are_one_line_and_leave_nothing_behind(trained, tmp_path, monkeyp
         assert said.count("\n") == 1
         assert "Traceback" not in said
         assert sorted(path.name for path in tmp_path.rglob("*")) == before, (command, arguments)
+
+
+@pytest.mark.parametrize("place", ["halfseen.cli.app.run", "halfseen.cli.models.load_model"])
+def test_a_command_that_is_stopped_says_so(trained, place, monkeypatch, capsys):
+    """Before a command begins, and within one."""
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, stopped)
+    assert main(["info", str(trained / "model")]) == 130
+    assert capsys.readouterr().err == "halfseen: stopped.\n"
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path):

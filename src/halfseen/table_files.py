@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = (".csv", ".tsv", ".parquet")
+_GZIP = b"\x1f\x8b"
 _HOLES = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")
 # What Arrow calls whole numbers, and pandas such as may be missing.
 _WITH_HOLES = {f"{u}int{n}": f"{u.upper()}Int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
@@ -64,7 +65,11 @@ def read_frame(
     except FileNotFoundError:
         raise
     except (ValueError, OSError, csv.Error) as error:  # what pandas and pyarrow raise
-        advice = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        advice = ""
+        if isinstance(error, UnicodeDecodeError):
+            with path.open("rb") as file:
+                packed = file.read(len(_GZIP)) == _GZIP
+            advice = "; it is compressed, unpack it" if packed else "; save it as UTF-8"
         raise ValueError(f"{str(path)!r} cannot be read as a table: {error}{advice}") from error
     for name in frame.columns:
         if name != target and (columns is None or name in columns):

@@ -12,6 +12,8 @@ from halfseen import __version__
 from halfseen.cli import comparing, experiments, models
 from halfseen.cli.output import printable
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="halfseen",
     no_args_is_help=True,
@@ -49,16 +51,18 @@ for command in (
     app.command(no_args_is_help=command is not comparing.demo)(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit status: 0, 1 (a cell failed) or 2 (an error)."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wanted = [argument for argument in given if argument != "--debug"]
     try:
         # What a command returns, or the number of its typer.Exit.
-        return int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
-    except (KeyboardInterrupt, typer.Abort):
-        print("halfseen: stopped.", file=sys.stderr)
-        return 130
+        status = int(app(wanted, prog_name="halfseen", standalone_mode=False) or 0)
+        if status == _INTERRUPTED:  # typer has caught it
+            raise KeyboardInterrupt
+        return status
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
     except typer.TyperException as error:  # wrong options
         if len(wanted) < 2 and hasattr(error, "show"):
             error.show()  # the help, if nothing was given
