@@ -110,6 +110,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If X had column names.
+    missing_values_ : list of str
+        Numbers that the command line takes for holes in files; only if it was told of some.
 
     Notes
     -----

@@ -55,7 +55,7 @@ def to_tree(classifier) -> dict:
             "tiling": _tiling_to_plain(given["tiling"]),
             "training": _training_to_plain(given["training"]),
             "class_weight": _class_weight_to_plain(given["class_weight"]),
-            "random_state": int(random_state) if _is_whole(random_state) else None,
+            "random_state": int(random_state) if is_whole(random_state, least=0) else None,
         },
         "classes": labels_to_plain(classifier.classes_),
         "n_features_in": int(classifier.n_features_in_),
@@ -182,10 +182,6 @@ def _check_background(found: Background, shape: tuple[int, ...]) -> None:
 
 def _test_steps(completion) -> int:
     return getattr(completion.solver, "n_steps", None) or 0
-
-
-def _is_whole(value) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _tiling_to_plain(tiling: Tiling | None):
