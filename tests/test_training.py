@@ -5,12 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
-from halfseen import Published, SparseCodingClassifier, Whole, published_settings, rivals
+from halfseen import (
+    Published,
+    SparseCodingClassifier,
+    Whole,
+    ampute,
+    published_settings,
+    rivals,
+    sparse_fitting,
+)
 from halfseen.coding import MaskedLasso, make_solver
 from halfseen.networks import NAMED
 from halfseen.nn import SparseCompletion
+from halfseen.rivals import base
 from halfseen.solvers.fista import FixedSteps, largest_curvature
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
@@ -409,3 +419,50 @@ def test_a_fixed_number_of_steps_is_fista_with_a_safe_step():
     torch.testing.assert_close(many.gap, problem.relative_gap(many.codes), atol=1e-9, rtol=1e-3)
     norm = torch.linalg.matrix_norm(dictionary, 2).square().item()
     assert largest_curvature(dictionary) == pytest.approx(norm)
+
+
+class ShortensItself(nn.Module):
+    """A network that multiplies in bfloat16 by its own will, as many do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = NAMED["cnn4_bn"]((1, 8, 8), 10)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.inner(X).float()
+
+
+@pytest.mark.parametrize(
+    ("way", "shortened_by"),
+    [
+        ("joint", "us"),
+        ("a rival", "us"),
+        ("joint", "the network"),
+        ("sequential", "the network"),
+        ("a rival", "the network"),
+    ],
+)
+def test_networks_learn_as_well_in_half_precision(monkeypatch, way, shortened_by):
+    """On a GPU some do so by default; here they are made to, within the autocast of training."""
+    X, y = load_digits(return_X_y=True)
+    images = X[:600].reshape(-1, 1, 8, 8).astype(np.float32)  # autocast leaves float64 alone
+    images = ampute(images, "random", 0.25, random_state=0)
+    settings = {"n_epochs": 5, "batch_size": 50, "random_state": 0, "learning_rate": 0.004}
+    settings |= {"validation_fraction": 0.1, "weight_decay": 0.01}
+
+    def accuracy(network, by_us: bool) -> float:
+        for module in (sparse_fitting, base):
+            monkeypatch.setattr(module, "learns_in_half", lambda *_: by_us)
+        if way == "a rival":
+            clf = rivals.mean_fill(network, **settings)
+        else:
+            ours = {"n_atoms": 64, "training": way, "label_weight": 0.1}
+            clf = SparseCodingClassifier(network, **ours, **settings)
+        return clf.fit(images[:400], y[:400]).score(images[400:], y[400:600])
+
+    by_us = shortened_by == "us"
+    in_half = accuracy("cnn4_bn" if by_us else ShortensItself, by_us)
+    in_full = accuracy("cnn4_bn", False)
+    assert in_full > 0.6  # a tenth by chance
+    assert in_half > in_full - 0.05

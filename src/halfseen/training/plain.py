@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from halfseen.objective import classification_loss
 from halfseen.training.plan import Plan, adam
 from halfseen.training.samples import Samples
-from halfseen.training.trainer import Trainer
+from halfseen.training.trainer import Trainer, multiplying
 
 
 class HoleNetwork(nn.Module):
@@ -27,8 +27,7 @@ class HoleNetwork(nn.Module):
 
     def classified(self, X: Tensor) -> Tensor:
         """Return the scores of completed samples."""
-        half = self.learns_in_half and self.training
-        with torch.autocast(X.device.type, torch.bfloat16, enabled=half):
+        with multiplying(X.device, in_half=self.learns_in_half and self.training):
             scores = self.network(X)
         return scores.to(X.dtype)
 

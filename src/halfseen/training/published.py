@@ -154,7 +154,7 @@ class Simultaneous(CodingTrainer):
         """Return J0, J1 and J2 of each sample, and the network's scores."""
         # The atoms have norm 1 here; the gradient is that of the atoms as they stand.
         reconstruction = self.completion.put_together(codes @ self.completion.atoms)
-        scores = self.network(self.network_input(batch, reconstruction))
+        scores = self.scores_from(self.network_input(batch, reconstruction))
         J0 = classification_loss(scores, batch.y)
         J1 = self.reconstruction_loss(batch, reconstruction)
         J2 = sparsity_loss(codes, batch.X[0].numel())

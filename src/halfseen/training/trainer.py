@@ -210,7 +210,7 @@ class Trainer(ABC):
 
     def scores_from(self, X: Tensor) -> Tensor:
         """Return the network's scores of completed samples, as it learns from them."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.half):
+        with multiplying(X.device, in_half=self.plan.half):
             scores = self.network(X)
         return scores.to(X.dtype)
 
@@ -288,6 +288,19 @@ def finished(work: Generator[None, None, T]) -> T:
             next(work)
         except StopIteration as end:
             return end.value
+
+
+@contextlib.contextmanager
+def multiplying(device: torch.device, *, in_half: bool) -> Iterator[None]:
+    """Have a network multiply in bfloat16 for a while, or as it is.
+
+    Within another `autocast`, as all training is, torch keeps the weights that it has shortened,
+    also those that a network shortens itself, and would take them for those of all later steps.
+    """
+    torch.clear_autocast_cache()
+    with torch.autocast(device.type, torch.bfloat16, enabled=in_half):
+        yield
+    torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager
