@@ -184,43 +184,48 @@ class MixtureNetwork(HoleNetwork):
     def expected_activation(self, X: Tensor, observed: Tensor) -> Tensor:
         """Return the expected output of the first layer and its ReLU, given what is observed."""
         share = self.mixture.responsibilities(X, observed)
-        n_samples, n_components = share.shape
         # (n_samples, n_components, *sample_shape): each component's view of the holes
         filled = torch.where(observed[:, None], X[:, None], self.mixture.means)
         spread = torch.where(observed[:, None], 0, self.mixture.variances)
-        mean = self.first(self.reshape(filled.flatten(0, 1)))
-        variance = self._variance(self.reshape(spread.flatten(0, 1)))
-        share = share.reshape(n_samples, n_components, *(1,) * (mean.ndim - 1))
+        weight, bias = _weight_and_bias(self.first)
+        if self.norm is not None or not self.rectified:
+            # The layer is linear and shares add up to 1: its expected output is that of the
+            # expected sample, and the large tensors of all components need not be normalised.
+            expected = torch.einsum("nc,nc...->n...", share, filled)
+            output = self.first(self.reshape(expected))
+            if not self.rectified:
+                return output if self.norm is None else self.norm(output)
+            weight, bias = _normalised(self.norm, output, weight, bias)
+        mean = self._applied(weight, bias, filled)
+        variance = self._applied(weight.square(), torch.zeros_like(bias), spread)
+        return torch.einsum("nc,nc...->n...", share, expected_relu(mean, variance))
 
-        def mixed(values: Tensor) -> Tensor:
-            return (values.unflatten(0, (n_samples, n_components)) * share).sum(1)
-
-        if self.norm is not None:
-            scale, shift = _affine_form(self.norm, mixed(mean))
-            mean, variance = mean * scale + shift, variance * scale.square()
-        return mixed(expected_relu(mean, variance) if self.rectified else mean)
-
-    def _variance(self, spread: Tensor) -> Tensor:
-        """Return the variance of the first layer's output: its map with squared weights."""
-        squared = {"weight": self.first.weight.square()}
-        if self.first.bias is not None:
-            squared["bias"] = torch.zeros_like(self.first.bias)
-        return torch.func.functional_call(self.first, squared, (spread,))
+    def _applied(self, weight: Tensor, bias: Tensor, samples: Tensor) -> Tensor:
+        """Return the first layer of samples (n_samples, n_components, ...), with other weights."""
+        given = self.reshape(samples.flatten(0, 1))
+        layer = torch.func.functional_call(self.first, {"weight": weight, "bias": bias}, (given,))
+        return layer.unflatten(0, samples.shape[:2])
 
 
-def _affine_form(norm: _BatchNorm, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return batch normalisation of an output as a scale and a shift of each channel."""
-    over = [axis for axis in range(mean.ndim) if axis != 1]
+def _weight_and_bias(layer: nn.Module) -> tuple[Tensor, Tensor]:
+    bias = layer.weight.new_zeros(layer.weight.shape[0]) if layer.bias is None else layer.bias
+    return layer.weight, bias
+
+
+def _normalised(
+    norm: _BatchNorm, output: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return a linear map with the batch normalisation after it, whose input is `output`."""
+    over = [axis for axis in range(output.ndim) if axis != 1]
     centre, variance = norm.running_mean, norm.running_var
     if norm.training or centre is None or variance is None:
-        norm(mean)  # keeps the running statistics
-        centre, variance = mean.mean(over), mean.var(over, correction=0)
+        norm(output)  # keeps the running statistics
+        centre, variance = output.mean(over), output.var(over, correction=0)
     scale = (variance + norm.eps).rsqrt()
-    shift = -centre * scale
+    shift = (bias - centre) * scale
     if norm.affine:
         scale, shift = scale * norm.weight, shift * norm.weight + norm.bias
-    channels = (1, -1, *(1,) * (mean.ndim - 2))
-    return scale.reshape(channels), shift.reshape(channels)
+    return weight * scale.reshape(-1, *(1,) * (weight.ndim - 1)), shift
 
 
 def expected_relu(mean: Tensor, variance: Tensor) -> Tensor:
