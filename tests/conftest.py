@@ -15,9 +15,17 @@ LONG_FILES = (
 )  # fmt: skip
 
 
+def pytest_configure(config):
+    """Declare the mark of tests that need a GPU; `pytest -m gpu` runs them all."""
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU, and is skipped without one")
+
+
 def pytest_collection_modifyitems(items):
-    """Put long files first; all else stays in its order."""
+    """Put long files first; all else stays in its order. Skip what needs a GPU if none is there."""
     items.sort(key=lambda item: item.path.stem not in LONG_FILES)
+    for item in [] if torch.cuda.is_available() else items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
 
 
 def pytest_addoption(parser):

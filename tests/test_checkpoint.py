@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -62,7 +61,7 @@ def test_interrupted_at_any_epoch_the_result_is_the_same(way, tmp_path, monkeypa
     assert (clf.predict_proba(X) == expected).all()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("training", ["task", "sequential", "joint", Published()], ids=str)
 def test_recorded_steps_go_on_where_they_stopped_on_a_gpu(training, tmp_path, monkeypatch):
     from halfseen.training import loop

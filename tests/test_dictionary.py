@@ -102,7 +102,7 @@ def test_a_planted_dictionary_completes_the_holes(missing, limit):
     assert error < limit
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.gpu
 def test_recorded_steps_on_a_gpu_are_the_steps_as_written():
     random = torch.Generator().manual_seed(0)
     X = torch.randn(400, 16, generator=random).cuda()

@@ -232,7 +232,7 @@ def test_a_rival_s_network_takes_fewer_samples_at_once():
     assert sum(sizes) == len(X)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.gpu
 def test_a_gpu_with_a_small_budget(tried):
     X, y = data(100_000, 64)
     settings = {"n_atoms": 256, "n_epochs": 2, "random_state": 0, "device": "cuda"}

@@ -27,7 +27,6 @@ WAYS = {
     "NN-GMM": rivals.nn_gmm("mlp"),
     "mean fill": rivals.mean_fill("mlp"),
 }
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
 def small_problem(n=24, seed=0):
@@ -275,7 +274,7 @@ def test_units_of_columns_do_not_matter(way, tried):
         tried("trainings on columns in other units")
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("way", ["sequential", "task", "joint", "published", "NeuMiss", "NN-GMM"])
 def test_a_gpu_learns_and_answers_like_a_cpu(way, tried):
     X, y, new, y_new = digits_with_holes(600, np.float32)
@@ -289,7 +288,7 @@ def test_a_gpu_learns_and_answers_like_a_cpu(way, tried):
     tried("trainings on a GPU beside a CPU")
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_gpu_codes_and_completes_like_a_cpu(tried):
     X, _, new, _ = digits_with_holes(300, np.float32)
     imputer = SparseCodingImputer(random_state=0, device="cpu", n_steps=100).fit(X)

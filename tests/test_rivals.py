@@ -642,7 +642,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20)
     assert float(done.stdout) < 0.35
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.gpu
 def test_gpu_and_cpu_agree(blobs):
     X, y = blobs
     on = {

@@ -20,8 +20,6 @@ from halfseen.solvers.fista import (
 )
 from halfseen.solvers.subgradient import SubGradient, subgradient_step
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-
 
 def small_problem(positive=False):
     # One row, its second feature a hole.
@@ -224,7 +222,7 @@ def distance(values, expected):
     return ((values - expected).norm() / expected.norm()).item()
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize(("shape", "positive"), GPU_SHAPES)
 def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive):
     from halfseen.solvers import fista_triton
@@ -250,7 +248,7 @@ def test_the_gpu_kernel_takes_the_steps_of_the_torch_code(shape, positive):
     assert distance(state.codes, expected.codes) < 1e-4
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_the_gpu_kernel_takes_steps_of_every_rows_own_length():
     from halfseen.solvers import fista_triton
 
@@ -262,7 +260,7 @@ def test_the_gpu_kernel_takes_steps_of_every_rows_own_length():
     assert distance(state.codes, expected.codes) < 3e-3
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_the_gpu_kernel_does_not_hide_a_nan_nor_touch_rows_beside_it():
     from halfseen.solvers import fista_triton
 
@@ -278,7 +276,7 @@ def test_the_gpu_kernel_does_not_hide_a_nan_nor_touch_rows_beside_it():
     torch.testing.assert_close(gap[others], expected[others])
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_the_gpu_kernel_never_waits_for_the_host():
     from halfseen.solvers import fista_triton
 
@@ -291,7 +289,7 @@ def test_the_gpu_kernel_never_waits_for_the_host():
     torch.testing.assert_close(state.codes, expected.codes)
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("tol", [1e-3, 1e-5])
 @pytest.mark.parametrize(("shape", "positive"), [*GPU_SHAPES, ((50, 784, 784), False)])
 def test_every_row_is_solved_on_a_gpu(shape, positive, tol):
@@ -304,7 +302,7 @@ def test_every_row_is_solved_on_a_gpu(shape, positive, tol):
         assert not positive or (solution.codes >= 0).all()
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_codes_too_large_for_float16_are_found_on_a_gpu():
     problem, _ = gpu_problem(100, 20, 30)
     sizes = torch.logspace(-4, 0, 30, device="cuda")[:, None]
@@ -314,7 +312,7 @@ def test_codes_too_large_for_float16_are_found_on_a_gpu():
     assert (gap <= 1.01e-2).all()
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_cpu_and_gpu_agree(masked_rows):
     X, dictionary = masked_rows(n_rows=300)
     host = sparse_encode(X, dictionary, 0.1, device="cpu", tol=1e-10)

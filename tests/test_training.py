@@ -375,32 +375,44 @@ def test_published_settings_are_those_of_the_paper():
         published_settings("mnist-logistic", missing="occlusion")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("network", ["mlp", "cnn4_bn"])
-def test_recorded_steps_are_the_steps_as_written(network):
+@pytest.mark.parametrize(
+    "way", ["sequential", "task", "joint", "joint, labels", "published", "mean", "neumiss"]
+)
+def test_recorded_steps_are_the_steps_as_written(network, way):
     """On a GPU steps are replayed; batches of two sizes, dropout of entries, batch norm."""
     images = np.random.default_rng(0).random((330, 1, 8, 8)).astype(np.float32)
     images[np.random.default_rng(1).random(images.shape) < 0.5] = np.nan
     y = np.arange(330) % 3
-    makers = [
-        lambda spec: SparseCodingClassifier(spec, training="sequential", **settings),
-        lambda spec: SparseCodingClassifier(spec, training="task", **settings),
-        lambda spec: SparseCodingClassifier(spec, training="joint", **settings),
-        lambda spec: SparseCodingClassifier(spec, training=Published(), **settings),
-        lambda spec: rivals.mean_fill(spec, **settings),
-        lambda spec: rivals.neumiss(spec, **settings),
-    ]
     settings = {"n_epochs": 6, "batch_size": 50, "learning_rate": 0.002, "weight_decay": 0.01}
     settings["random_state"] = 0
-    for make in makers:
-        replayed = make(network).fit(images, y)
-        # A function is not known to do the same work in every step, so it is not recorded.
-        written = make(lambda shape, n: NAMED[network](shape, n)).fit(images, y)
-        for one, other in zip(replayed.history_, written.history_, strict=True):
-            assert one["J0"] == pytest.approx(other["J0"], rel=2e-3)
-        np.testing.assert_allclose(
-            replayed.predict_proba(images), written.predict_proba(images), atol=0.02
-        )
+
+    def fitted(spec):
+        if way in ("mean", "neumiss"):
+            maker = rivals.mean_fill if way == "mean" else rivals.neumiss
+            return maker(spec, **settings).fit(images, y)
+        training = Published() if way == "published" else way.split(",")[0]
+        weight = 1.0 if way == "joint, labels" else 0.0
+        clf = SparseCodingClassifier(spec, training=training, label_weight=weight, **settings)
+        return clf.fit(images, y)
+
+    replayed = fitted(network)
+    # A function is not known to do the same work in every step, so it is not recorded.
+    written = fitted(lambda shape, n: NAMED[network](shape, n))
+    for one, other in zip(replayed.history_, written.history_, strict=True):
+        assert one["J0"] == pytest.approx(other["J0"], rel=2e-3)
+    np.testing.assert_allclose(
+        replayed.predict_proba(images), written.predict_proba(images), atol=0.02
+    )
+
+
+@pytest.mark.gpu
+def test_what_learns_in_half_precision_on_a_gpu_learns():
+    X, y = load_digits(return_X_y=True)
+    images = ampute(X.reshape(-1, 1, 8, 8).astype(np.float32), "random", 0.25, random_state=0)
+    clf = SparseCodingClassifier("resnet18", n_epochs=10, batch_size=50, random_state=0)
+    assert clf.fit(images[:1200], y[:1200]).score(images[1200:], y[1200:]) > 0.8
 
 
 def test_a_fixed_number_of_steps_is_fista_with_a_safe_step():
