@@ -376,13 +376,18 @@ def test_published_settings_are_those_of_the_paper():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("network", ["mlp", "cnn4_bn"])
+@pytest.mark.parametrize(
+    ("network", "dtype", "tol"),
+    [("mlp", np.float32, 1e-3), ("mlp", np.float64, 1e-6), ("cnn4_bn", np.float64, 1e-6)],
+)
 @pytest.mark.parametrize(
     "way", ["sequential", "task", "joint", "joint, labels", "published", "mean", "neumiss"]
 )
-def test_recorded_steps_are_the_steps_as_written(network, way):
+def test_recorded_steps_are_the_steps_as_written(monkeypatch, network, dtype, tol, way):
     """On a GPU steps are replayed; batches of two sizes, dropout of entries, batch norm."""
-    images = np.random.default_rng(0).random((330, 1, 8, 8)).astype(np.float32)
+    # Learning a dictionary turns differences of rounding into others than these tolerances.
+    monkeypatch.setattr(sparse_fitting, "_learn_first_dictionary", lambda *_: None)
+    images = np.random.default_rng(0).random((330, 1, 8, 8)).astype(dtype)
     images[np.random.default_rng(1).random(images.shape) < 0.5] = np.nan
     y = np.arange(330) % 3
     settings = {"n_epochs": 6, "batch_size": 50, "learning_rate": 0.002, "weight_decay": 0.01}
@@ -401,9 +406,9 @@ def test_recorded_steps_are_the_steps_as_written(network, way):
     # A function is not known to do the same work in every step, so it is not recorded.
     written = fitted(lambda shape, n: NAMED[network](shape, n))
     for one, other in zip(replayed.history_, written.history_, strict=True):
-        assert one["J0"] == pytest.approx(other["J0"], rel=2e-3)
+        assert one["J0"] == pytest.approx(other["J0"], rel=tol)
     np.testing.assert_allclose(
-        replayed.predict_proba(images), written.predict_proba(images), atol=0.02
+        replayed.predict_proba(images), written.predict_proba(images), atol=10 * tol
     )
 
 
