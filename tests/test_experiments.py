@@ -352,6 +352,20 @@ def test_a_grid_that_is_not_whole_is_not_reported(tiny):
         assert planned(part) == {}
 
 
+def test_grids_are_reported_in_one_order_however_they_were_run():
+    module = experiment("tuning")
+    cells = [c for c in module.cells(1, small=False) if c["dataset"] == "mnist"]
+    done = [
+        {"experiment": "tuning", "variant": "", "status": "done", "n_images": 100,
+         "accuracy_validation": 0.5 + place / 1000, **one}
+        for place, one in enumerate(cells)
+    ]  # fmt: skip
+    backwards = [row for start in range(0, len(done), 16)[::-1] for row in done[start : start + 16]]
+    assert backwards != done
+    assert module.whole_grids(backwards) == done
+    assert results_text(backwards) == results_text(done)
+
+
 def test_pictures_show_one_sample_of_every_class(tiny):
     (row, *_) = rows.read(tiny / "examples.jsonl")
     assert row["labels"] == list(range(8))

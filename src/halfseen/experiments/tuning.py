@@ -35,18 +35,20 @@ _SAME_AS = {"rectangle": "half", "fashion_mnist": "mnist", "cnn4_bn": "cnn4"}
 
 def cells(seeds: int, small: bool) -> list[dict]:
     """Return the cells; λ1 and λ2 are in the name of the method."""
-    sets = (("digits", "logistic"),) if small else SETS
-    found = []
-    for seed, (dataset, network) in itertools.product(range(seeds), sets):
-        holes = [("random", rate) for rate in ((0.5,) if small else (0.75, 0.5, 0.25))]
-        if network == "cnn4":
-            holes.append(("half", 0.5))
-        found += [
-            cell(dataset, mechanism, rate, method, network, seed)
-            for mechanism, rate in holes
-            for method in _grid(dataset)
-        ]
-    return found
+    return [
+        cell(dataset, mechanism, rate, method, network, seed)
+        for seed in range(seeds)
+        for dataset, network, mechanism, rate in _places(small)
+        for method in _grid(dataset)
+    ]
+
+
+def _places(small: bool) -> list[tuple[str, str, str, float]]:
+    """Return data set, network and holes of every grid."""
+    if small:
+        return [("digits", "logistic", "random", 0.5)]
+    random = [(*names, "random", rate) for names in SETS for rate in (0.75, 0.5, 0.25)]
+    return [*random, ("mnist", "cnn4", "half", 0.5)]
 
 
 def run(cell: dict, context: Context) -> dict:
@@ -91,16 +93,26 @@ def taken_of(rows: list[dict]) -> dict:
 
 
 def whole_grids(rows: list[dict]) -> list[dict]:
-    """Return the rows of those grids of which none is missing: parts of one say little."""
+    """Return the rows of those grids of which none is missing: parts of one say little.
+
+    Grids come in the order of `cells`, in whatever order they have been run.
+    """
     there: dict[tuple, set[str]] = {}
     for row in newest(rows):
         there.setdefault(_place(row), set()).add(row["method"])
     names = {row["dataset"]: _grid(row["dataset"]).keys() for row in rows}
-    return [
+    order = [*_places(small=True), *_places(small=False)]
+
+    def number(row: dict) -> int:
+        grid = tuple(row[name] for name in ("dataset", "network", "mechanism", "rate"))
+        return order.index(grid) if grid in order else len(order)
+
+    whole = [
         row
         for row in rows
         if names[row["dataset"]] and there.get(_place(row), set()) >= names[row["dataset"]]
     ]
+    return sorted(whole, key=number)
 
 
 def _place(row: dict) -> tuple:
