@@ -10,8 +10,9 @@ TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 demo: .venv/installed
 	$(BIN)/halfseen demo --out demo/report.html
 
+# No test takes a minute: one that hangs fails with the places where its threads stand.
 test: .venv/installed
-	$(BIN)/python -m pytest $(TWO_AT_ONCE)
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) --timeout 600
 
 nightly: .venv/installed
 	$(BIN)/python -m pytest $(TWO_AT_ONCE) --nightly

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from halfseen import Channels, Patches, Published, SparseCodingClassifier, SparseCodingImputer
+from halfseen.nn import SparseCompletion
 from halfseen.rivals import mean_fill
 
 
@@ -99,6 +100,32 @@ def test_network_sees_what_it_is_told_to(iris, network_input):
         expected = module.network(getattr(parts, network_input))
     np.testing.assert_allclose(clf.decision_function(X), expected)
     np.testing.assert_allclose(clf.decision_function(X), module(torch.from_numpy(X)).detach())
+
+
+@pytest.mark.parametrize("network_input", ["completed", "reconstruction"])
+def test_only_what_the_network_needs_is_coded(iris, network_input, monkeypatch):
+    X, y = iris
+    clf = SparseCodingClassifier(n_epochs=5, network_input=network_input, random_state=0).fit(X, y)
+    complete = load_iris().data
+    mixed = np.where(np.arange(150)[:, None] % 3 == 0, X, complete)
+    n_with_holes = int(np.isnan(mixed).any(1).sum())
+    expected = clf.module_(torch.from_numpy(mixed)).softmax(1).detach().numpy()
+    filled = np.where(np.isnan(mixed), clf.inverse_transform(clf.transform(mixed)), mixed)
+    coded = []
+    encode = SparseCompletion.encode
+
+    def counting(self, values, *rest):
+        coded.append(len(values))
+        return encode(self, values, *rest)
+
+    monkeypatch.setattr(SparseCompletion, "encode", counting)
+    np.testing.assert_allclose(clf.predict_proba(mixed), expected, atol=1e-12)
+    assert coded == [n_with_holes if network_input == "completed" else 150]
+    coded.clear()
+    np.testing.assert_allclose(clf.impute(mixed), filled, atol=1e-12)
+    assert coded == [n_with_holes]
+    np.testing.assert_array_equal(clf.impute(complete), complete)
+    assert coded == [n_with_holes]
 
 
 def test_outputs_hang_together(fitted, iris):

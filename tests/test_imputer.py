@@ -23,6 +23,8 @@ from halfseen import (
     Whole,
     sparse_encode,
 )
+from halfseen import imputer as imputer_module
+from halfseen.coding import make_solver
 
 
 def quick(**settings):
@@ -96,6 +98,25 @@ def test_a_sample_is_completed_the_same_alone(digits):
     imputer = quick().fit(incomplete[:300])
     together = imputer.transform(incomplete)
     np.testing.assert_allclose(imputer.transform(incomplete[5:6])[0], together[5], atol=1e-10)
+
+
+def test_samples_without_holes_are_not_coded(digits, monkeypatch):
+    X, incomplete = digits
+    imputer = quick().fit(incomplete)
+    mixed = np.where(np.arange(60)[:, None] % 3 == 0, incomplete[:60], X[:60])
+    expected = np.where(np.arange(60)[:, None] % 3 == 0, imputer.transform(incomplete[:60]), X[:60])
+    coded = []
+
+    class Counting(type(make_solver("auto", torch.device("cpu")))):
+        def solve(self, problem, *rest):
+            coded.append(len(problem.X))
+            return super().solve(problem, *rest)
+
+    monkeypatch.setattr(imputer_module, "make_solver", lambda *_: Counting())
+    np.testing.assert_array_equal(imputer.transform(mixed), expected)
+    assert coded == [20]
+    np.testing.assert_array_equal(imputer.transform(X), X)
+    assert coded == [20]
 
 
 @pytest.mark.parametrize(
@@ -317,8 +338,10 @@ def test_values_beyond_float32_are_refused(digits, scale):
     with pytest.raises(ValueError, match="range of float32; rescale it or pass float64"):
         quick().fit((incomplete * scale).astype(np.float32))
     imputer = quick().fit((incomplete * 1).astype(np.float32))
+    huge = np.full((1, 64), 1e20, np.float32)
+    np.testing.assert_array_equal(imputer.transform(huge), huge)  # nothing to fill
     with pytest.raises(ValueError, match="range of float32"):
-        imputer.transform(np.full((1, 64), 1e20, np.float32))
+        imputer.transform(np.where(np.arange(64) == 0, np.nan, huge))
 
 
 def test_a_tiling_changed_after_fit_is_noticed(digits):

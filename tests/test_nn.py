@@ -1,3 +1,4 @@
+import gc
 import importlib
 import math
 
@@ -334,4 +335,7 @@ def _gradient_of_one_rank(rank, folder, state, X):
     model = nn.parallel.DistributedDataParallel(layer)
     model(X[rank::2]).square().mean().backward()
     torch.save(layer.atoms.grad, f"{folder}/{rank}.pt")
+    # Before the group: a DDP that goes last waits, with Python's lock, for a thread that needs it.
+    del model
+    gc.collect()
     torch.distributed.destroy_process_group()

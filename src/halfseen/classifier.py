@@ -16,12 +16,10 @@ from halfseen.boundary import check_finite, checked_codes, choose_device, requir
 from halfseen.disk import MappedRows, entries_at_once, in_parts
 from halfseen.hole_questions import HoleQuestions
 from halfseen.networks import NetworkSpec
-from halfseen.nn import Completion
+from halfseen.nn import SparseCompletion
 from halfseen.sparse_fitting import Fitted, Model, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
-
-_AT_ONCE = 1024  # samples that a network sees
 
 
 class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, HoleQuestions):
@@ -217,8 +215,9 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             With an axis for the tiles if a sample has several.
         """
         values = self._checked_new(X)
-        parts = [codes for _, codes in self._completions(values, lambda found: found.codes)]
-        codes = np.concatenate(parts).astype(values.dtype, copy=False)
+        completion = self._module().completion
+        parts = self._in_parts(values, lambda X: completion(X, details=True).codes)
+        codes = np.concatenate([part for _, part in parts]).astype(values.dtype, copy=False)
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
     def inverse_transform(self, codes) -> np.ndarray:
@@ -289,41 +288,31 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _scores(self, values: np.ndarray | MappedRows) -> np.ndarray:
         module = self._module()
+        completion = module.completion
+        seen = _completed_by if completion.output == "completed" else SparseCompletion.__call__
 
-        def scores(found: Completion) -> Tensor:
-            return module.network(getattr(found, module.completion.output)).double()
+        def scores(X: Tensor) -> Tensor:
+            return module.network(seen(completion, X)).double()
 
-        return np.concatenate([part for _, part in self._completions(values, scores)])
+        return np.concatenate([part for _, part in self._in_parts(values, scores)])
 
     def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
         require_room(self.feature_range_, values.dtype)
         completed = np.empty(values.shape, values.dtype)
-        standardise = self._module().standardise
+        module = self._module()
 
-        def filling(found: Completion) -> Tensor:
-            return standardise.inverse(found.reconstruction)
+        def filled(X: Tensor) -> Tensor:
+            return module.standardise.inverse(_completed_by(module.completion, X))
 
-        for some, filled in self._completions(values, filling):
+        for some, part in self._in_parts(values, filled):
             given = values[some]
-            completed[some] = np.where(np.isnan(given), filled, given)
+            completed[some] = np.where(np.isnan(given), part, given)
         return completed
 
-    def _scores_of_complete(self, values: np.ndarray) -> np.ndarray:
-        module = self._module()
-        if module.completion.output != "completed":
-            return self._scores(values)
-
-        def scores(some: slice) -> np.ndarray:
-            X = torch.from_numpy(values[some]).to(module.completion.atoms)
-            with torch.no_grad():
-                return module.network(module.standardise(X)).double().cpu().numpy()
-
-        return np.concatenate([part for _, part in in_parts(len(values), _AT_ONCE, scores)])
-
-    def _completions(
-        self, values: np.ndarray | MappedRows, use: Callable[[Completion], Tensor]
+    def _in_parts(
+        self, values: np.ndarray | MappedRows, use: Callable[[Tensor], Tensor]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Complete samples in parts that fit into memory: which samples, what `use` makes of it."""
+        """Standardise samples in parts that fit into memory: which, and what `use` makes of it."""
         module = self._module()
         completion = module.completion
         at_once = entries_at_once(completion.atoms.device)
@@ -333,6 +322,15 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             X = module.standardise(X)
             check_finite(X, "X, standardised,", holes=True)
             with torch.no_grad():
-                return use(completion(X, details=True)).cpu().numpy()
+                return use(X).cpu().numpy()
 
         return in_parts(len(values), at_once // completion.entries_per_sample, made)
+
+
+def _completed_by(completion: SparseCompletion, X: Tensor) -> Tensor:
+    """Return completed samples. Those without holes are so already, and are not coded."""
+    some = X.isnan().flatten(1).any(1)
+    completed = X.clone()
+    if some.any():
+        completed[some] = completion(X[some], details=True).completed
+    return completed

@@ -54,10 +54,6 @@ class HoleQuestions(ScoringClassifier):
     def _module(self) -> Model:
         """Return the model on the device to compute on."""
 
-    @abstractmethod
-    def _scores_of_complete(self, values: np.ndarray) -> np.ndarray:
-        """Return what `_scores` does, for samples without holes."""
-
     def certify(self, X, bounds=None) -> Certificate:
         """Say for each sample whether any values of its missing features change its class.
 
@@ -152,7 +148,7 @@ class HoleQuestions(ScoringClassifier):
             for drawn in slices(len(errors), _ENTRIES_AT_ONCE // given.size):
                 added = np.where(holes, errors[drawn, None], 0)
                 filled = (completed + added).astype(given.dtype, copy=False)
-                label = self._scores_of_complete(filled.reshape(-1, *given.shape[1:])).argmax(1)
+                label = self._scores(filled.reshape(-1, *given.shape[1:])).argmax(1)
                 for each in label.reshape(-1, len(given)):
                     count[some][np.arange(len(given)), each] += 1
         return count / n_draws

@@ -31,7 +31,14 @@ from halfseen.dictionary import (
     shuffled_batches,
     start_dictionary,
 )
-from halfseen.disk import MappedRows, entries_at_once, gpu_memory_is_told, in_parts, slices
+from halfseen.disk import (
+    MappedRows,
+    PickedRows,
+    entries_at_once,
+    gpu_memory_is_told,
+    in_parts,
+    slices,
+)
 from halfseen.moments import ObservedMoments
 from halfseen.tilings import Tiling, Whole
 
@@ -198,10 +205,13 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         completed : ndarray of the shape of X
         """
         values = self._checked_new(X)
-        completed = np.empty(values.shape, values.dtype)
-        for some, filled in self._coded_parts(values, self._reconstruct):
-            given = values[some]
-            completed[some] = np.where(np.isnan(given), filled, given)
+        completed = np.array(values)
+        # What has no holes needs no codes.
+        places = np.flatnonzero(np.isnan(completed).reshape(len(completed), -1).any(1))
+        with_holes = PickedRows(completed, places)
+        for some, filled in self._coded_parts(with_holes, self._reconstruct):
+            given = with_holes[some]
+            completed[places[some]] = np.where(np.isnan(given), filled, given)
         return completed
 
     def encode(self, X) -> np.ndarray:
@@ -328,7 +338,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         return self
 
     def _coded_parts(
-        self, values: np.ndarray | MappedRows, use: Callable[[Tensor], np.ndarray]
+        self, values: np.ndarray | MappedRows | PickedRows, use: Callable[[Tensor], np.ndarray]
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Code samples in parts that fit into memory: which samples, what `use` makes of it."""
         layout = self._checked_layout(values.shape[1:])
@@ -336,7 +346,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         solver = make_solver("auto", device)
         dictionary = torch.from_numpy(self.components_.astype(values.dtype)).to(device)
         per_sample = len(layout) * (layout.shape[1] + len(dictionary))
-        gaps = []
+        gaps = [dictionary.new_empty(0)]
 
         def made(some: slice) -> tuple[Tensor, np.ndarray]:
             centred, observed = tensors_with_holes(
