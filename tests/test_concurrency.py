@@ -157,7 +157,9 @@ def test_threads_may_fit_and_ask_at_once(fitted, tried):
 def by_pool(method):
     def ask(jobs, n_processes):
         context = multiprocessing.get_context(method)
-        with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+        # Sums that are shared out over another number of threads round differently.
+        threads = {"initializer": torch.set_num_threads, "initargs": (torch.get_num_threads(),)}
+        with ProcessPoolExecutor(n_processes, mp_context=context, **threads) as pool:
             return list(pool.map(answers, *zip(*jobs, strict=True)))
 
     return ask
