@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 from sklearn.datasets import load_digits
 
 from halfseen import TableClassifier, ampute
@@ -642,3 +642,34 @@ def test_pictures_that_would_be_misread(tmp_path):
         with pytest.raises(ValueError, match=message):
             read_labelled(tmp_path, None, [])
         (tmp_path / "b" / name).unlink()
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_photographs_are_turned_as_viewers_show_them(ending, tmp_path):
+    shown = np.kron(np.array([[0, 85, 170], [255, 0, 40]]), np.ones((8, 8))).astype(np.uint8)
+    stored = {1: shown, 2: shown[:, ::-1], 3: shown[::-1, ::-1], 6: np.rot90(shown), 5: shown.T}
+    (tmp_path / "a").mkdir()
+    for orientation, values in stored.items():
+        picture = Image.fromarray(np.ascontiguousarray(values))
+        notes = picture.getexif()
+        notes[ExifTags.Base.Orientation] = orientation
+        picture.save(tmp_path / "a" / f"{orientation}.{ending}", exif=notes)
+    seen = Image.fromarray(np.where(np.rot90(shown) > 0, np.uint8(255), np.uint8(0)))
+    notes[ExifTags.Base.Orientation] = 6
+    seen.save(tmp_path / "a" / "6.mask.png", exif=notes)
+    found = read_labelled(tmp_path, None, [])
+    assert found.names == [f"a/{orientation}.{ending}" for orientation in sorted(stored)]
+    for orientation, image in zip(sorted(stored), found.X, strict=True):
+        hidden = (shown == 0) & (orientation == 6)
+        np.testing.assert_array_equal(np.isnan(image[0]), hidden)
+        np.testing.assert_allclose(image[0][~hidden], shown[~hidden] / 255, atol=0.02)
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_damaged_notes_of_a_camera_say_nothing(ending, tmp_path):
+    (tmp_path / "a").mkdir()
+    values = np.full((8, 12), 51, np.uint8)
+    notes = b"Exif\0\0II*\0\x08\0\0\0\xff\0\x12\x01" if ending == "jpg" else b"no notes"
+    Image.fromarray(values).save(tmp_path / "a" / f"0.{ending}", exif=notes)
+    np.testing.assert_allclose(read_labelled(tmp_path, None, []).X, 0.2, atol=0.01, strict=False)
+    assert read_labelled(tmp_path, None, []).X.shape == (1, 1, 8, 12)

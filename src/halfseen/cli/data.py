@@ -228,10 +228,12 @@ def _read_image(path: Path) -> np.ndarray:
             image = image[None] if image.ndim == 2 else image
     else:
         with _opened(path) as picture:
+            _turn_upright(picture)
             image = _pixels(picture)
     mask = _mask_of(path)
     if mask.is_file():
         with _opened(mask) as picture:
+            _turn_upright(picture)
             seen = np.asarray(picture.convert("L")) > 0
         if seen.shape != image.shape[1:]:
             raise ValueError(
@@ -259,9 +261,11 @@ def _opened(path: Path) -> Iterator[Any]:
 
     with _reading(path, "an image"), warnings.catch_warnings():
         warnings.simplefilter("error")  # that it is very large, or damaged and read in part
-        warnings.filterwarnings("ignore", "Metadata Warning")  # more of it than there should be
+        for beside_pixels in ("Metadata Warning", "Corrupt EXIF"):
+            warnings.filterwarnings("ignore", beside_pixels)
         try:
-            with Image.open(path, formats=_FORMATS) as picture:
+            # Of a path, Pillow would map plain TIFFs into memory and scramble those it turns.
+            with path.open("rb") as file, Image.open(file, formats=_FORMATS) as picture:
                 yield picture
         except (SyntaxError, Image.DecompressionBombError, Warning) as error:
             raise ValueError(error) from error
@@ -274,6 +278,15 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         yield
     except DAMAGE as error:
         raise ValueError(f"{str(path)!r} cannot be read as {what}: {error}") from error
+
+
+def _turn_upright(picture) -> None:
+    """Turn a photograph as viewers show it: cameras note how they were held."""
+    from PIL import ImageOps
+
+    picture.load()
+    with contextlib.suppress(SyntaxError):  # notes that cannot be read say nothing
+        ImageOps.exif_transpose(picture, in_place=True)
 
 
 def _pixels(picture) -> np.ndarray:
