@@ -14,7 +14,7 @@ from halfseen.experiments.methods import are_ordered, choices, taken, validated
 from halfseen.experiments.paper import printed
 from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
-from halfseen.experiments.summary import groups, mean_of, paired_p
+from halfseen.experiments.summary import groups, mean_of, paired_difference, paired_p
 from halfseen.experiments.tuning import VALUES, tuned
 from halfseen.report.figures import planned
 from halfseen.report.page import results_page
@@ -225,6 +225,9 @@ def test_means_and_tests():
     assert paired_p(some, some, "a") == 1
     shifted = [{**row, "a": row["a"] + 0.008} for row in some]
     assert paired_p(some, shifted, "a") is None  # without spread there is no test
+    # 10, 8, 11 points, of which a mean of 9.67 and a standard error of 1.53 / √3
+    assert str(paired_difference(some, others[::-1], "a")) == "9.67 ± 0.88 (n = 3)"
+    assert paired_difference(some, [{"seed": 7, "a": 0.5}], "a") is None
 
 
 def test_pictures_survive_their_row():

@@ -49,16 +49,27 @@ def groups(rows: list[dict]) -> dict[tuple, list[dict]]:
 
 def mean_of(rows: list[dict], measure: str) -> Mean | None:
     """Return the mean of a measure; None if no row has it."""
-    values = np.array([100 * row[measure] for row in rows if row.get(measure) is not None])
-    if len(values) == 0:
-        return None
-    sem = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return Mean(float(values.mean()), float(sem), len(values))
+    return _mean([100 * row[measure] for row in rows if row.get(measure) is not None])
 
 
 def paired_p(rows: list[dict], others: list[dict], measure: str) -> float | None:
     """Return the p-value of a paired t-test over the seeds that both have; None without one."""
-    theirs = {row["seed"]: row[measure] for row in others}
-    differences = [row[measure] - theirs[row["seed"]] for row in rows if row["seed"] in theirs]
-    p_value = paired_p_value(differences)
+    p_value = paired_p_value(_differences(rows, others, measure))
     return None if math.isnan(p_value) else p_value
+
+
+def paired_difference(rows: list[dict], others: list[dict], measure: str) -> Mean | None:
+    """Return the mean of what rows have more than others, over the seeds that both have."""
+    return _mean(_differences(rows, others, measure))
+
+
+def _differences(rows: list[dict], others: list[dict], measure: str) -> list[float]:
+    theirs = {row["seed"]: row[measure] for row in others}
+    return [100 * (row[measure] - theirs[row["seed"]]) for row in rows if row["seed"] in theirs]
+
+
+def _mean(values: list[float]) -> Mean | None:
+    if not values:
+        return None
+    sem = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Mean(float(np.mean(values)), float(sem), len(values))
