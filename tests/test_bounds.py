@@ -544,3 +544,13 @@ def test_errors_name_the_layer(layer, message):
 @pytest.mark.parametrize("dilation", [1, (1, 1)])
 def test_pooling_may_say_in_any_way_that_it_does_not_pad(padding, dilation):
     check_supported(nn.MaxPool2d(2, padding=padding, dilation=dilation))
+
+
+def test_a_unit_whose_range_is_wider_than_numbers_go_may_still_be_large():
+    end = torch.tensor([[1.2e308]], dtype=torch.float64)
+    network = nn.Sequential(nn.ReLU(), nn.Linear(1, 2)).double()
+    with torch.no_grad():  # the second score is ahead once the unit is above 1
+        network[1].weight.copy_(torch.tensor([[0.0], [1e-3]]))
+        network[1].bias.copy_(torch.tensor([1.0, 0.0]))
+    margin, _ = lower_margins(network, -end, end, torch.tensor([0]))
+    assert not margin[0, 1] > 1 - 1.2e305

@@ -266,3 +266,41 @@ def test_errors_of_perceptrons_and_dictionaries(problem):
     with pytest.raises(ValueError, match="^dictionary "):
         isometry_exactly(np.full((3, 3), np.nan), 1)
     assert isometry_exactly(np.eye(3), 3) == 0.0
+
+
+def test_a_layer_that_is_used_twice_counts_twice():
+    """By hand: 5 − 1·3·3 of the original, 5·3·3 of the reconstruction, against 40."""
+    again = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    network = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), again, again, nn.Linear(1, 2))
+    with torch.no_grad():
+        for layer, weight, bias in (
+            (network[0], [[1.0]], [5.0]), (again[0], [[3.0]], [0.0]),
+            (network[4], [[1.0], [0.0]], [0.0, 40.0]),
+        ):  # fmt: skip
+            layer.weight.copy_(torch.tensor(weight))
+            layer.bias.copy_(torch.tensor(bias))
+    X, reconstruction, observed = np.array([[-1.0]]), np.zeros((1, 1)), np.array([[False]])
+    with torch.no_grad():
+        originals = network(torch.tensor(X, dtype=torch.float32))
+    assert originals.tolist() == [[36.0, 40.0]]  # another class than (45, 40)
+    found = multilayer(network, X, reconstruction, observed, sound=True)
+    assert found.margin.item() == 5
+    assert found.bound.item() == pytest.approx(9)
+    assert not found.holds.item()
+
+
+def test_networks_that_are_more_than_their_layers_are_refused(problem):
+    _, _, X, reconstruction, observed = problem
+
+    class Tenfold(nn.Sequential):
+        def forward(self, X):
+            return 10 * super().forward(X)
+
+    layers = nn.Linear(7, 4), nn.ReLU(), nn.Linear(4, 2)
+    for network in (Tenfold(*layers), nn.Sequential(Tenfold(*layers[:1]), *layers[1:])):
+        with pytest.raises(ValueError, match="got Tenfold"):
+            multilayer(network, X, reconstruction, observed, sound=True)
+    hooked = nn.Sequential(*layers)
+    hooked[0].register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="got Linear, ReLU, Linear with hooks"):
+        multilayer(hooked, X, reconstruction, observed, sound=True)

@@ -211,3 +211,15 @@ def test_frames_may_hold_objects():
     assert np.isnan(found["a"]["x"])
     np.testing.assert_array_equal(found["b"].dropna(), frame["b"][found["b"].notna()])
     np.testing.assert_array_equal(found["a"].dropna(), frame["a"][found["a"].notna()])
+
+
+def test_holes_of_a_constant_column_drive_nothing():
+    """0.1 is not what the mean of many 0.1 is, to the last digit."""
+    driver = np.full(2000, 0.1)
+    driver[::2] = np.nan
+    X = np.column_stack([driver, np.random.default_rng(0).normal(size=2000)])
+    hidden = np.zeros(2)
+    for seed in range(20):
+        holes = np.isnan(ampute(X, "mar", 0.25, random_state=seed)[:, 1])
+        hidden += holes[::2].sum(), holes[1::2].sum()
+    assert abs(hidden[0] / hidden.sum() - 0.5) < 0.1

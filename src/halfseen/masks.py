@@ -192,7 +192,10 @@ def _standardised(flat: np.ndarray) -> np.ndarray:
     count = np.maximum(seen.sum(0), 1)
     centred = np.where(seen, flat - np.where(seen, flat, 0).sum(0) / count, 0)
     scale = np.sqrt(np.square(centred).sum(0) / count)
-    return centred / np.where(scale > 0, scale, 1)
+    low = np.where(seen, flat, np.inf).min(0, initial=np.inf)
+    high = np.where(seen, flat, -np.inf).max(0, initial=-np.inf)
+    varying = (low < high) & (scale > 0)  # rounding may give a constant column a tiny spread
+    return np.where(varying, centred / np.where(varying, scale, 1), 0)
 
 
 def _hide_by_rank(leaning: np.ndarray, n_holes: int, random: np.random.Generator) -> np.ndarray:

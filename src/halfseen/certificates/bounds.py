@@ -53,7 +53,7 @@ def lower_margins(
     size : Tensor of the same shape
         Sum of the absolute values that the margin is the sum of: rounding is in proportion.
     """
-    layers = list(_flat(network))
+    layers = list(layers_of(network))
     n_classes, n_at_once = _sizes(network, low)
     chosen = torch.eye(n_classes, dtype=low.dtype, device=low.device)
     margin, size = low.new_empty(2, len(low), n_classes)
@@ -212,7 +212,8 @@ class _Rectified(_Passed):
     def __init__(self, low: Tensor, high: Tensor) -> None:
         self.low, self.high = low.clamp(min=0), high.clamp(min=0)
         undecided = (low < 0) & (high > 0)
-        share = high / torch.where(undecided, high - low, 1)
+        # Halves, whose difference cannot overflow.
+        share = high / 2 / torch.where(undecided, high / 2 - low / 2, 1)
         # A line through both corners is above; one of slope 0 or 1 below, what cuts off less.
         self._above = torch.where(undecided, share, (low >= 0).to(low))[:, None]
         self._offset = torch.where(undecided, -low * share, 0)[:, None]
@@ -265,7 +266,7 @@ class _Residual(_Passed):
         ends = []
         for branch in (layer.inner, layer.shortcut):
             passed, ends_here = [], (low, high)
-            for part in _flat(branch):
+            for part in layers_of(branch):
                 passed.append(_passed(part, *ends_here))
                 ends_here = passed[-1].low, passed[-1].high
             self._branches.append(passed)
@@ -298,11 +299,11 @@ def _back(passed: Sequence[_Passed], wanted: Tensor) -> Function:
     return wanted, constant, size
 
 
-def _flat(network: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of a network in their order."""
-    if type(network) is nn.Sequential:
+def layers_of(network: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers of a network in their order, as often as each is used."""
+    if type(network) is nn.Sequential:  # a subclass may compute anything
         for part in network:
-            yield from _flat(part)
+            yield from layers_of(part)
     else:
         yield network
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from halfseen.boundary import finite_floats, is_whole
+from halfseen.certificates.bounds import layers_of
 
 
 @dataclass(frozen=True)
@@ -249,13 +250,13 @@ def _tightest_of_scores(scores: Tensor, weight: Tensor, bound) -> Condition:
 
 def _linear_layers(network: nn.Module) -> list[nn.Linear]:
     """Return the linear layers of a perceptron, which must have ReLU between them."""
-    layers = [m for m in network.modules() if not list(m.children())]
-    layers = [m for m in layers if not isinstance(m, nn.Flatten | nn.Identity)]
+    layers = [m for m in layers_of(network) if type(m) not in (nn.Flatten, nn.Identity)]
     wanted = [nn.Linear if place % 2 == 0 else nn.ReLU for place in range(len(layers))]
-    fits = all(isinstance(m, kind) for m, kind in zip(layers, wanted, strict=True))
-    if not (isinstance(network, nn.Sequential) and fits and len(layers) % 2 == 1):
+    fits = all(type(m) is kind for m, kind in zip(layers, wanted, strict=True))
+    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+    if not fits or hooked or len(layers) % 2 == 0:
         raise ValueError(
             f"linear layers with ReLU between them were expected, such as network='mlp'; got "
-            f"{', '.join(type(m).__name__ for m in layers)}."
+            f"{', '.join(type(m).__name__ for m in layers)}{' with hooks' if hooked else ''}."
         )
     return [m for m in layers if isinstance(m, nn.Linear)]

@@ -10,10 +10,13 @@ together.
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -28,8 +31,7 @@ _RESHAPING = (nn.Flatten, nn.Unflatten, nn.Identity, AsImage)
 _FIRST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _START_SAMPLES = 10_000  # that the first mixture is fitted to
 _EM_STEPS = 30
-_PRIOR = 1.0  # samples of mean 0 and variance 1 that every component of the start is given
-_LEAST_VARIANCE = 1e-3  # of the first mixture, in units of the standardised data
+_LEAST_VARIANCE = 1e-3  # added in the first mixture, in units of the standardised data
 _NO_VARIANCE = 1e-12
 _MIXTURE_RATE = 1e-3  # learning rate; at that of the weights it forgets the data
 
@@ -163,6 +165,11 @@ class MixtureNetwork(HoleNetwork):
                 f"that reshape, with a Linear or convolution layer; got {type(first).__name__} "
                 f"there."
             )
+        if getattr(first, "padding_mode", "zeros") not in ("zeros", "circular"):
+            raise ValueError(
+                f"NN-GMM needs a convolution that sees every feature once in a window; got "
+                f"padding_mode={first.padding_mode!r}, take 'zeros' or 'circular'."
+            )
         self.mixture = mixture
         self.reshape = nn.Sequential(*layers[:place])
         self.first = first
@@ -216,6 +223,11 @@ def _normalised(
     norm: _BatchNorm, output: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return a linear map with the batch normalisation after it, whose input is `output`."""
+    if weight.ndim == 2 and output.ndim > 2:
+        raise ValueError(
+            f"NN-GMM needs a batch normalisation of the units of the first layer; it is a Linear "
+            f"on samples of shape {tuple(output.shape[1:-1])} and more: begin with a Flatten."
+        )
     over = [axis for axis in range(output.ndim) if axis != 1]
     centre, variance = norm.running_mean, norm.running_var
     if norm.training or centre is None or variance is None:
@@ -265,24 +277,24 @@ def start_mixture(samples: Samples, n_components: int, seed: int) -> Mixture:
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(samples), generator=generator, device="cpu")[:_START_SAMPLES]
     some = samples.rows(chosen.to(samples.X.device))
-    X = some.X * some.observed  # the means are 0 here
-    everything = torch.ones_like(some.observed)
-    n_components = min(n_components, len(X))
-    mixture = Mixture(
-        X.new_full((n_components,), 1 / n_components),
-        X[:n_components].clone(),
-        torch.ones_like(X[:n_components]),
+    X = (some.X * some.observed).flatten(1)  # the means are 0 here
+    given = np.resize(X.double().cpu().numpy(), (max(2, len(X)), X.shape[1]))  # it wants two
+    start = GaussianMixture(
+        min(n_components, len(X)),
+        covariance_type="diag",
+        reg_covar=_LEAST_VARIANCE,
+        max_iter=_EM_STEPS,
+        random_state=seed,
     )
-    flat, shape = X.flatten(1), mixture.means.shape
-    for _ in range(_EM_STEPS):
-        share = mixture.responsibilities(X, everything).T  # (n_components, n_samples)
-        count = _PRIOR + share.sum(1, keepdim=True)
-        mean = share @ flat / count
-        square = (share @ flat.square() + _PRIOR) / count
-        variance = (square - mean.square()).clamp(min=_LEAST_VARIANCE)
-        weights = (count / count.sum()).flatten()
-        mixture = Mixture(weights, mean.reshape(shape), variance.reshape(shape))
-    return mixture
+    with warnings.catch_warnings():  # of few different samples, or of steps that were too few
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start.fit(given)
+    shape = (-1, *samples.X.shape[1:])
+    return Mixture(
+        X.new_tensor(start.weights_),
+        X.new_tensor(start.means_).reshape(shape),
+        X.new_tensor(start.covariances_).reshape(shape),
+    )
 
 
 def _flat(network: nn.Module) -> list[nn.Module]:

@@ -40,16 +40,17 @@ def fill_from_neighbours(
         first, then that is the mean.
     """
     means = torch.zeros_like(X)
-    seen = donors_observed.to(donors.dtype)
-    squares = donors.square()
+    # In float64, as scikit-learn has them: sums of squares cancel.
+    seen, wide = donors_observed.double(), donors.double()
+    squares = wide.square()
     compiled = X.device.type == "cpu" and importlib.util.find_spec("numba") is not None
     mean_of_first = _mean_of_first_compiled if compiled else _mean_of_first
     n_at_once = max(1, _ENTRIES_AT_ONCE // (4 * len(donors) + _NEIGHBOURS_AT_ONCE * X.shape[1]))
     for start in range(0, len(X), n_at_once):
         some = slice(start, start + n_at_once)
-        values, known = X[some], observed[some].to(X.dtype)
+        values, known = X[some].double(), observed[some].double()
         n_common = known @ seen.T
-        distance = values.square() @ seen.T + known @ squares.T - 2 * values @ donors.T
+        distance = values.square() @ seen.T + known @ squares.T - 2 * values @ wide.T
         distance = torch.where(n_common > 0, distance.clamp(min=0) / n_common, torch.inf)
         distance, order = distance.sort(dim=1)
         n_reachable = distance.isfinite().sum(1)
