@@ -12,7 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 from sklearn.datasets import load_digits
 
-from halfseen import TableClassifier, ampute
+from halfseen import SparseCodingClassifier, TableClassifier, ampute
 from halfseen.cli import main
 from halfseen.cli.data import read_labelled
 
@@ -365,6 +365,19 @@ def test_spellings_of_missing_values_are_kept_in_the_model(tmp_path, capsys):
     out = tmp_path / "filled.csv"
     assert main(["impute", model, data, "--out", str(out)]) == 0
     assert (pd.read_csv(out)["age"] > 0).all()
+
+
+def test_a_model_of_an_array_keeps_its_spellings_until_it_learns_anew(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    X[::3, 0] = -999
+    y, model = np.arange(30) % 2, str(tmp_path / "m")
+    np.savez(tmp_path / "t.npz", X=X, y=y)
+    arguments = ["--missing", "-999", "--epochs", "3", "--out", model]
+    assert main(["fit", str(tmp_path / "t.npz"), *arguments]) == 0
+    clf = SparseCodingClassifier.load(model)
+    assert clf.missing_values_ == ["-999"]
+    clf.fit(np.where(X == -999, np.nan, X), y).save(model)
+    assert not hasattr(SparseCodingClassifier.load(model), "missing_values_")
 
 
 def test_dates_in_text_can_become_parquet(tmp_path):

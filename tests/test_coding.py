@@ -465,3 +465,25 @@ def test_bad_data_get_an_error_that_says_what_to_do(arguments, message):
 def test_bad_settings_get_an_error_that_says_what_to_do(settings, message):
     with pytest.raises(ValueError, match=message):
         sparse_encode(GOOD, ATOMS, 0.1, **settings)
+
+
+WITHOUT_A_PLACE = """
+import numba.core.caching
+from numba.core.caching import CacheImpl
+CacheImpl._locator_classes = []  # none of the folders may be written to
+import numpy as np
+from halfseen import rivals, sparse_encode
+X = np.random.default_rng(0).normal(size=(20, 4))
+codes = sparse_encode(X, np.eye(4), 0.5, device="cpu")
+assert np.allclose(codes, np.sign(X) * np.clip(np.abs(X) - 0.5, 0, None))
+X[0, 0] = np.nan
+filled = rivals.ClassKNNImputer(1, device="cpu").fit_transform(X, np.zeros(20))
+assert np.isfinite(filled).all()
+"""
+
+
+def test_compiled_code_needs_no_place_to_be_kept():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_PLACE], capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr

@@ -251,3 +251,37 @@ def test_processes_may_write_the_same_file(tmp_path, tried):
         list(pool.map(write_and_read, [path] * N_PROCESSES, range(N_PROCESSES)))
     assert list(tmp_path.iterdir()) == [path]
     tried("files written to one place by 4 processes", 25 * N_PROCESSES)
+
+
+FORK_WITHIN_TRAINING = """
+import os, threading
+import torch
+import test_concurrency as here
+from halfseen import SparseCodingClassifier
+X, y = here.digits()
+begun, end = threading.Event(), threading.Event()
+def network(shape, n_classes):
+    begun.set()
+    end.wait()
+    return torch.nn.Linear(64, n_classes)
+training = threading.Thread(target=SparseCodingClassifier(network, **here.FAST).fit, args=(X, y))
+training.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    SparseCodingClassifier(**here.FAST).fit(X, y)
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+end.set()
+training.join()
+assert status == 0
+"""
+
+
+def test_a_process_split_off_during_a_training_can_train():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK_WITHIN_TRAINING],
+        env={**os.environ, "PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

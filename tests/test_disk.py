@@ -244,8 +244,8 @@ PEAK = """
 import os, sys
 import numpy as np
 from halfseen import SparseCodingClassifier
-from halfseen.nn import SparseCompletion
-SparseCompletion.learn_from.__kwdefaults__["n_steps"] = 20  # it is not about that
+from halfseen.first_dictionary import start_from_samples
+start_from_samples.__kwdefaults__["n_steps"] = 20  # it is not about that
 X, training = np.load(sys.argv[1], mmap_mode="r"), sys.argv[2]
 y = np.arange(len(X)) % 3
 settings = {"n_atoms": 64 if training == "joint" else 16, "n_epochs": 1, "batch_size": 1000}

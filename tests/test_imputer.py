@@ -23,7 +23,6 @@ from halfseen import (
     Whole,
     sparse_encode,
 )
-from halfseen import imputer as imputer_module
 from halfseen.coding import make_solver
 
 
@@ -112,7 +111,7 @@ def test_samples_without_holes_are_not_coded(digits, monkeypatch):
             coded.append(len(problem.X))
             return super().solve(problem, *rest)
 
-    monkeypatch.setattr(imputer_module, "make_solver", lambda *_: Counting())
+    monkeypatch.setattr("halfseen.tile_coder.make_solver", lambda *_: Counting())
     np.testing.assert_array_equal(imputer.transform(mixed), expected)
     assert coded == [20]
     np.testing.assert_array_equal(imputer.transform(X), X)
@@ -152,7 +151,7 @@ def test_transform_in_parts_gives_the_same(digits, monkeypatch):
     _, incomplete = digits
     imputer = quick().fit(incomplete)
     whole = imputer.transform(incomplete)
-    monkeypatch.setattr("halfseen.imputer.entries_at_once", lambda device: 128 * 100)
+    monkeypatch.setattr("halfseen.tile_coder.entries_at_once", lambda device: 128 * 100)
     np.testing.assert_allclose(imputer.transform(incomplete), whole, atol=1e-10)
 
 
@@ -277,8 +276,8 @@ def test_constant_data_are_completed_by_their_constants():
 def test_unfinished_codes_are_told_once(digits, monkeypatch):
     _, incomplete = digits
     imputer = quick(alpha=0.01, tol=1e-9).fit(incomplete[:50])
-    monkeypatch.setattr("halfseen.imputer.MAX_ITER", 1)
-    monkeypatch.setattr("halfseen.imputer.entries_at_once", lambda device: 128 * 10)
+    monkeypatch.setattr("halfseen.tile_coder.MAX_ITER", 1)
+    monkeypatch.setattr("halfseen.tile_coder.entries_at_once", lambda device: 128 * 10)
     with pytest.warns(ConvergenceWarning, match="50 of 50 rows") as log:
         imputer.transform(incomplete[:50])
     assert len(log) == 1
@@ -413,3 +412,13 @@ def test_whole_numbers_of_numpy_are_whole_numbers(digits, kind):
     np.testing.assert_array_equal(found.components_, same.components_)
     streamed = SparseCodingImputer(batch_size=kind(100), **settings).partial_fit(digits[0])
     assert np.isfinite(streamed.components_).all()
+
+
+def test_names_of_two_kinds_are_refused_before_learning(monkeypatch):
+    def learned(*_, **__):
+        raise AssertionError("it learned first")
+
+    monkeypatch.setattr("halfseen.imputer.learn_dictionary", learned)
+    frame = pd.DataFrame(np.eye(3), columns=["a", 1, 2])
+    with pytest.raises(TypeError, match="names"):
+        SparseCodingImputer().fit(frame)

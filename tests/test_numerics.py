@@ -10,11 +10,13 @@ from halfseen import (
     Published,
     SparseCodingClassifier,
     SparseCodingImputer,
+    Whole,
     ampute,
     rivals,
     sparse_encode,
 )
 from halfseen.datasets import digits
+from halfseen.nn import SparseCompletion
 
 WAYS = {
     "sequential": SparseCodingClassifier(training="sequential"),
@@ -163,7 +165,7 @@ def test_rows_are_answered_alike_in_any_order_and_company(name, fitted, monkeypa
     require_same(together, {name: values[:10] for name, values in expected.items()})
     tried("rows asked again alone", 10)
     for at_once in (1, 3000, 50_000):
-        for module in ("classifier", "imputer"):
+        for module in ("classifier", "tile_coder"):
             monkeypatch.setattr(f"halfseen.{module}.entries_at_once", lambda _, n=at_once: n)
         require_same(answers(estimator, X), expected)
         tried("rows asked again in parts of another size", len(X))
@@ -301,3 +303,33 @@ def test_a_gpu_codes_and_completes_like_a_cpu(tried):
     on_gpu = sparse_encode(new, dictionary, alpha=0.5, device="cuda")
     np.testing.assert_allclose(on_gpu @ dictionary, codes @ dictionary, atol=0.1)
     tried("rows coded on a GPU and a CPU", len(new))
+
+
+def test_a_training_on_a_cpu_leaves_gpus_alone(monkeypatch):
+    def seeded(seed):
+        raise AssertionError("the generators of all GPUs were seeded")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded)
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    before = torch.get_rng_state()
+    SparseCodingClassifier(n_epochs=1, random_state=0, device="cpu").fit(X, y)
+    rivals.mean_fill(n_epochs=1, random_state=0, device="cpu").fit(X, y)
+    assert (torch.get_rng_state() == before).all()
+
+
+def test_values_that_float32_cannot_tell_apart_are_refused(monkeypatch):
+    """As on a GPU, which learns in float32."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[:, 1] += 1e8
+    X[:, 2] = 1e9  # says nothing in any precision
+    y = (X[:, 0] > 0).astype(int)
+    clf = SparseCodingClassifier(n_epochs=1, random_state=0, device="cpu")
+    assert clf.fit(X, y).score(X, y) > 0.5
+    monkeypatch.setattr("halfseen.model.learning_dtype", lambda *_: torch.float32)
+    with pytest.raises(ValueError, match=r"varies by 0\.\d+ about 1e\+08 in feature 1, too little"):
+        clf.fit(X, y)
+    assert clf.fit(X - X.mean(0), y).score(X - X.mean(0), y) > 0.5
+    layer = SparseCompletion(Whole(), 3, (3,))
+    with pytest.raises(ValueError, match="feature 1, too little for float32.*dtype=torch.float64"):
+        layer.learn(X, random_state=0)
+    SparseCompletion(Whole(), 3, (3,), dtype=torch.float64).learn(X, random_state=0)

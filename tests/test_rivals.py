@@ -10,6 +10,7 @@ from sklearn.datasets import make_blobs
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
@@ -411,6 +412,17 @@ def test_mixture_is_trained_with_the_weights(blobs):
     torch.testing.assert_close(start.logits.exp().sum(), torch.tensor(1.0, dtype=torch.float64))
 
 
+def test_neighbours_in_float32_are_those_of_float64():
+    """Two far groups: squares of one column are a million times those of the others."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 6))
+    X[:, 0] = 1000 * random.choice([-1, 1], 300) + 0.1 * X[:, 0]
+    X = ampute(X, "random", 0.2, random_state=0).astype(np.float32)
+    filled = rivals.ClassKNNImputer(5, device="cpu").fit_transform(X, np.zeros(300))
+    expected = KNNImputer(n_neighbors=5).fit_transform(X.astype(np.float64))
+    np.testing.assert_allclose(filled, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_mixture_starts_from_mean_filled_samples_of_all_rows():
     """Two far clusters, sorted: both are found, although only some of the rows are looked at."""
     random = np.random.default_rng(0)
@@ -656,3 +668,44 @@ def test_gpu_and_cpu_agree(blobs):
         clf.set_params(device="cpu")
         np.testing.assert_allclose(clf.predict_proba(X), probability, atol=2e-3)
         assert next(pickle.loads(pickle.dumps(clf)).module_.parameters()).device.type == "cpu"
+
+
+@pytest.mark.parametrize("n_features", [1, 5])
+def test_mixture_finds_what_scikit_learn_finds(n_features):
+    """Two groups that differ in one feature; standardised, it varies no more than the others."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, n_features))
+    X[:, 0] += np.repeat([-3.0, 3.0], 1000)
+    X = (X - X.mean(0)) / X.std(0)
+    whole = torch.ones(X.shape, dtype=torch.bool)
+    samples = Samples(torch.from_numpy(X), whole, torch.zeros(2000), torch.ones(2000))
+    start = start_mixture(samples, 2, 0)
+    found = GaussianMixture(2, covariance_type="diag", random_state=0).fit(X)
+    np.testing.assert_allclose(
+        np.sort(start.means.detach().numpy()[:, 0]), np.sort(found.means_[:, 0]), atol=0.05
+    )
+    assert start.log_gamma.item() == 0  # where training goes on from
+
+
+def test_nn_gmm_refuses_what_it_has_no_expectation_for():
+    X, y = np.random.default_rng(0).normal(size=(12, 1, 4, 3)), np.arange(12) % 2
+    mirrored = nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect")
+    with pytest.raises(ValueError, match="every feature once.*got padding_mode='reflect'"):
+        rivals.nn_gmm(nn.Sequential(mirrored, nn.Flatten(), nn.Linear(24, 2)), **QUICK).fit(X, y)
+    by_row = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)
+    with pytest.raises(ValueError, match="batch normalisation of the units"):
+        rivals.nn_gmm(nn.Sequential(*by_row), **QUICK).fit(X[:, 0], y)
+
+
+def test_an_imputer_that_was_told_its_device_keeps_it(blobs):
+    X, y = blobs
+
+    class Numbered(SimpleImputer):
+        def __init__(self, device=0):
+            super().__init__()
+            self.device = device
+
+    clf = rivals.ImputedClassifier(Numbered(), **QUICK).fit(X, y)
+    assert clf.imputer_.device == 0
+    clf = rivals.ImputedClassifier(rivals.ClassKNNImputer(3), **QUICK).fit(X, y)
+    assert clf.imputer_.device == "cpu"

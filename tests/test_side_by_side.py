@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -36,3 +37,14 @@ def test_networks_that_may_draw_random_numbers_are_refused():
     with pytest.raises(ValueError, match="n_epochs must be"):
         fit_side_by_side([(SparseCodingClassifier(n_epochs=0), X, y)])
     assert fit_side_by_side([]) == []
+
+
+def test_training_is_the_same_within_autocast():
+    X, y = load_digits(return_X_y=True)
+    X, y = ampute(X[:100].astype(np.float32), "random", 0.5, random_state=0), y[:100]
+    settings = {"training": "joint", "n_atoms": 8, "n_epochs": 3, "random_state": 0}
+    alone = SparseCodingClassifier(**settings).fit(X, y)
+    with torch.autocast("cpu", torch.bfloat16):
+        (beside,) = fit_side_by_side([(SparseCodingClassifier(**settings), X, y)])
+    one, other = (clf.module_.completion.atoms for clf in (alone, beside))
+    torch.testing.assert_close(other, one, atol=1e-6, rtol=0)

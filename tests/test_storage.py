@@ -1,5 +1,6 @@
 import json
 import os
+import stat
 import struct
 
 import pytest
@@ -108,3 +109,12 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(file, monkeypatch):
         storage.write(file, "thing", {"new": torch.ones(3)})
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_file_that_few_may_read_stays_so(file, tmp_path):
+    path = tmp_path / "secret"
+    storage.write(path, "thing", {"a": 1})
+    path.chmod(0o600)
+    storage.write(path, "thing", {"a": 2})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert storage.read(path, "thing") == {"a": 2}

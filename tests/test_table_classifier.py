@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
@@ -336,3 +337,9 @@ def test_a_refit_without_names_forgets_them(tmp_path):
     assert not hasattr(clf, "feature_names_in_")
     again = TableClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(table.to_numpy()), clf.predict(table.to_numpy()))
+
+
+@pytest.mark.parametrize("question", ["predict", "predict_proba", "certify", "impute"])
+def test_questions_before_the_fit_are_refused_as_elsewhere(question):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        getattr(TableClassifier(), question)(pd.DataFrame({"a": [1.0, None]}))

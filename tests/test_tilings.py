@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from halfseen import Channels, Patches, Whole
 
@@ -102,3 +103,9 @@ def test_tilings_with_the_same_settings_are_equal():
 def test_wrong_shapes_are_explained(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+def test_a_layout_asked_for_among_fake_tensors_is_real_later():
+    with FakeTensorMode():
+        Patches(3, 2).layout((5, 11))
+    assert Patches(3, 2).layout((5, 11)).sum() > 0

@@ -386,7 +386,7 @@ def test_published_settings_are_those_of_the_paper():
 def test_recorded_steps_are_the_steps_as_written(monkeypatch, network, dtype, tol, way):
     """On a GPU steps are replayed; batches of two sizes, dropout of entries, batch norm."""
     # Learning a dictionary turns differences of rounding into others than these tolerances.
-    monkeypatch.setattr(sparse_fitting, "_learn_first_dictionary", lambda *_: None)
+    monkeypatch.setattr(sparse_fitting, "start_from_samples", lambda *_: None)
     images = np.random.default_rng(0).random((330, 1, 8, 8)).astype(dtype)
     images[np.random.default_rng(1).random(images.shape) < 0.5] = np.nan
     y = np.arange(330) % 3

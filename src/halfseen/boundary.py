@@ -19,6 +19,8 @@ from torch import Tensor
 from halfseen.disk import MappedRows, map_under
 from halfseen.parquet import features_of, is_dataset, spooled
 
+_LEAST_DIGITS = 0.01  # of the spread of a feature, which rounding may take
+
 
 def require(settings, name: str, ok: bool, expected: str) -> None:
     """Refuse the value of a parameter."""
@@ -57,7 +59,8 @@ def choose_device(device: str | torch.device, like: object = None) -> torch.devi
     if not isinstance(device, str) or device != "auto":
         try:
             chosen = torch.device(device)
-            torch.ones(1, device=chosen).item()  # a device that cannot compute fails here
+            # A device that cannot compute, or not in float64 as moments are, fails here.
+            torch.ones(1, dtype=torch.float64, device=chosen).item()
             return chosen
         except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
             reason = str(error).splitlines()[0]
@@ -68,6 +71,42 @@ def choose_device(device: str | torch.device, like: object = None) -> torch.devi
     if isinstance(like, Tensor):
         return like.device
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def learning_dtype(given: np.dtype | torch.dtype, device: torch.device) -> torch.dtype:
+    """Return the precision to learn in: that of the data, but float32 on a GPU.
+
+    Atoms and weights need no more digits, and float64 is far slower there.
+    """
+    wide = given.itemsize == 8 and device.type == "cpu"
+    return torch.float64 if wide else torch.float32
+
+
+def require_digits(centre: Any, spread: Any, given: Any, dtype: torch.dtype, advice: str) -> None:
+    """Refuse float64 data whose values are one and the same in the precision to work in.
+
+    Parameters
+    ----------
+    centre, spread : ndarray of the shape of one sample
+        About which value a feature varies, and by how much; 0 if it does not.
+    given : np.dtype or torch.dtype
+        Of the data.
+    dtype : torch.dtype
+        To work in.
+    advice : str
+        What to do beside subtracting the centre.
+    """
+    if given.itemsize <= dtype.itemsize:
+        return
+    lost = np.abs(centre) * torch.finfo(dtype).eps > _LEAST_DIGITS * np.asarray(spread)
+    lost &= np.asarray(spread) > 0
+    if lost.any():
+        place = tuple(np.argwhere(lost)[0])
+        raise ValueError(
+            f"X varies by {spread[place]:.2g} about {centre[place]:.2g} in feature "
+            f"{', '.join(map(str, place))}, too little for {str(dtype).removeprefix('torch.')}; "
+            f"subtract its mean, or {advice}."
+        )
 
 
 def finite_floats(

@@ -15,9 +15,10 @@ from halfseen import classifier_file
 from halfseen.boundary import check_finite, checked_codes, choose_device, require_room
 from halfseen.disk import MappedRows, entries_at_once, in_parts
 from halfseen.hole_questions import HoleQuestions
+from halfseen.model import Model
 from halfseen.networks import NetworkSpec
 from halfseen.nn import SparseCompletion
-from halfseen.sparse_fitting import Fitted, Model, fit_classifier
+from halfseen.sparse_fitting import Fitted, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
 
@@ -272,6 +273,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _adopt(self, fitted: Fitted) -> SparseCodingClassifier:
         self._fit_parameters = self.get_params(deep=False)  # these made the module, for `save`
+        vars(self).pop("missing_values_", None)  # of the data of an earlier fit
         self.module_ = fitted.module
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)

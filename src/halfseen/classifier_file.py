@@ -12,8 +12,9 @@ from torch import Tensor
 from halfseen import storage
 from halfseen.background import Background
 from halfseen.boundary import is_number, is_whole, plain
+from halfseen.model import check_settings, make_module
 from halfseen.networks import named_shapes
-from halfseen.sparse_fitting import Fitted, check_settings, make_module
+from halfseen.sparse_fitting import Fitted
 from halfseen.tilings import Channels, Patches, Tiling, Whole
 from halfseen.training.loop import check_history
 from halfseen.training.published import Published
@@ -143,12 +144,13 @@ def _restored(cls, tree: dict, parameters: dict, device):
     missing_values = tree.get("missing_values", [])
     if not all(isinstance(text, str) and is_number(float(text)) for text in missing_values):
         raise ValueError("what stands for a missing value is no number")
-    if missing_values:
-        classifier.missing_values_ = missing_values
     background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
     _check_background(background, shape)
     check_history(tree["history"])
-    return classifier._adopt(Fitted(module.eval(), tree["history"], background))
+    classifier._adopt(Fitted(module.eval(), tree["history"], background))
+    if missing_values:
+        classifier.missing_values_ = missing_values
+    return classifier
 
 
 def _check_sizes(classifier, weights: dict, shape: tuple, n_classes: int) -> None:

@@ -186,7 +186,8 @@ def table(path: str | os.PathLike, target: str) -> tuple[pd.DataFrame, np.ndarra
     Parameters
     ----------
     path : path
-        Ends in .csv, .tsv or .parquet. Empty fields, NA, NaN, null, None, ? and - are holes.
+        Ends in .csv, .tsv or .parquet. Empty fields and the usual spellings of a missing value
+        (NA, N/A, NaN, NaT, null, None, ?, -, .) are holes.
     target : str
         Name of the column of labels.
 

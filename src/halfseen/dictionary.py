@@ -155,7 +155,7 @@ def _learn_recorded(
         idle.copy_(new.idle)
         return length
 
-    recorder = Recorder()
+    recorder = Recorder(dictionary.device)
     for batch in batches:
         now, step_length = _schedule(n_steps, alpha, horizon)
         price.fill_(now)

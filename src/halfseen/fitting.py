@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 from collections.abc import Iterator
 
@@ -34,20 +35,36 @@ FOR_LESS_MEMORY = (
 _DECAYS = {"mlp": 0.5, "cnn4": 1.0, "cnn4_bn": 1.0, "resnet18": 0.3}
 
 
+def _lend_anew() -> None:
+    """Forget, in a process split off by a fork, a training of a thread that is not in it."""
+    global _one_at_a_time
+    _one_at_a_time = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_lend_anew)
+
+
 @contextlib.contextmanager
 def training_mode(seed: int, device: torch.device) -> Iterator[None]:
-    """Lend torch's global generator, freshly seeded, to one training.
+    """Lend torch's global generators, freshly seeded, to one training, see `learning_mode`."""
+    on_gpu = device.type == "cuda"
+    with _one_at_a_time, learning_mode(device), torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU
+        if on_gpu:
+            torch.cuda.manual_seed(seed)
+        yield
 
-    Gradients are on, and autocast off: codes and dictionaries need all their digits.
-    """
+
+@contextlib.contextmanager
+def learning_mode(device: torch.device) -> Iterator[None]:
+    """Have gradients on, autocast off (codes need all their digits), and the GPU chosen."""
     with (
-        _one_at_a_time,
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast(device.type, enabled=False),
-        torch.random.fork_rng([device] if device.type == "cuda" else []),
+        torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext(),
     ):
-        torch.manual_seed(seed)
         yield
 
 

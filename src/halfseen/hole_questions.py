@@ -16,8 +16,8 @@ from halfseen.boundary import finite_floats, is_whole, seed_from
 from halfseen.certificates.bounds import check_supported
 from halfseen.certificates.certify import Certificate, certify_ranges
 from halfseen.disk import in_parts, slices
+from halfseen.model import Model
 from halfseen.scoring import ScoringClassifier
-from halfseen.sparse_fitting import Model
 
 _SAMPLES_AT_ONCE = 256
 _ENTRIES_AT_ONCE = 2**22

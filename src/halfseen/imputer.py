@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
 
 import numpy as np
 import torch
@@ -11,35 +11,27 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from halfseen.boundary import (
-    check_squares,
     checked_codes,
     checked_rows,
     choose_device,
     is_number,
     is_whole,
+    learning_dtype,
     named,
     require,
     require_room,
     seed_from,
-    tensors_with_holes,
 )
 from halfseen.centring import CentredSamples
-from halfseen.coding import MAX_ITER, MaskedLasso, make_solver, warn_if_unfinished
 from halfseen.dictionary import (
     DictionaryState,
     learn_dictionary,
     shuffled_batches,
     start_dictionary,
 )
-from halfseen.disk import (
-    MappedRows,
-    PickedRows,
-    entries_at_once,
-    gpu_memory_is_told,
-    in_parts,
-    slices,
-)
+from halfseen.disk import MappedRows, PickedRows, gpu_memory_is_told, slices
 from halfseen.moments import ObservedMoments
+from halfseen.tile_coder import TileCoder
 from halfseen.tilings import Tiling, Whole
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
@@ -140,6 +132,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         self
         """
         values = checked_rows(X, self)
+        # What `_publish` would refuse is refused before the training.
+        validate_data(copy.copy(self), named(X, values), reset=True, skip_check_array=True)
         layout = self._checked_layout(values.shape[1:])
         moments = ObservedMoments.of(values)
         moments.require_every_feature()
@@ -208,8 +202,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         completed = np.array(values)
         # What has no holes needs no codes.
         places = np.flatnonzero(np.isnan(completed).reshape(len(completed), -1).any(1))
-        with_holes = PickedRows(completed, places)
-        for some, filled in self._coded_parts(with_holes, self._reconstruct):
+        with_holes, coder = PickedRows(completed, places), self._coder()
+        for some, filled in coder.parts(with_holes, coder.reconstruction):
             given = with_holes[some]
             completed[places[some]] = np.where(np.isnan(given), filled, given)
         return completed
@@ -227,7 +221,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             With an axis for the tiles if a sample has several.
         """
         values = self._checked_new(X)
-        parts = self._coded_parts(values, lambda codes: codes.cpu().numpy())
+        parts = self._coder().parts(values, lambda codes: codes.cpu().numpy())
         codes = np.concatenate([part for _, part in parts])
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
@@ -245,7 +239,8 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         check_is_fitted(self, "components_")
         n_tiles = len(self._checked_layout(self.mean_.shape))
-        return self._reconstruct(checked_codes(codes, n_tiles, len(self.components_), "encode"))
+        given = checked_codes(codes, n_tiles, len(self.components_), "encode")
+        return self._coder().reconstruction(given)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -296,9 +291,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def _like(self, kind: np.dtype) -> Tensor:
         """Return an empty tensor of the device and dtype to learn in."""
         device = choose_device(self.device)
-        # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
-        narrow = device.type == "cuda" or kind == np.float32
-        return torch.empty(0, dtype=torch.float32 if narrow else torch.float64, device=device)
+        return torch.empty(0, dtype=learning_dtype(kind, device), device=device)
 
     def _start(self, layout: Tensor, kind, generator: torch.Generator) -> DictionaryState:
         n_features = layout.shape[1]
@@ -337,40 +330,13 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         self.n_steps_ = state.n_steps
         return self
 
-    def _coded_parts(
-        self, values: np.ndarray | MappedRows | PickedRows, use: Callable[[Tensor], np.ndarray]
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Code samples in parts that fit into memory: which samples, what `use` makes of it."""
-        layout = self._checked_layout(values.shape[1:])
-        device = choose_device(self.device)
-        solver = make_solver("auto", device)
-        dictionary = torch.from_numpy(self.components_.astype(values.dtype)).to(device)
-        per_sample = len(layout) * (layout.shape[1] + len(dictionary))
-        gaps = [dictionary.new_empty(0)]
-
-        def made(some: slice) -> tuple[Tensor, np.ndarray]:
-            centred, observed = tensors_with_holes(
-                self._moments.centred(values[some]), device=device
-            )
-            tiling = self._tiling()
-            check_squares(centred.flatten(1), "X, centred,")
-            tiles = tiling.split(centred).flatten(0, 1)
-            seen = tiling.split(observed).flatten(0, 1)
-            alpha = tiles.new_full((len(tiles),), self.alpha_)
-            problem = MaskedLasso(tiles, seen, dictionary, alpha, bool(self.positive))
-            with torch.autocast(device.type, enabled=False):
-                solution = solver.solve(problem, None, float(self.tol), MAX_ITER)
-            return solution.gap, use(solution.codes.reshape(-1, len(layout), len(dictionary)))
-
-        for some, (gap, used) in in_parts(len(values), entries_at_once(device) // per_sample, made):
-            gaps.append(gap)
-            yield some, used
-        warn_if_unfinished(torch.cat(gaps), self.tol, "Raise tol or alpha", stacklevel=4)
-
-    def _reconstruct(self, codes: Tensor) -> np.ndarray:
-        """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples of their dtype."""
-        dictionary = torch.from_numpy(self.components_).to(codes)
-        with torch.autocast(codes.device.type, enabled=False):
-            tiles = codes @ dictionary
-        merged = self._tiling().merge(tiles, self.mean_.shape).cpu().numpy()
-        return merged + self.mean_.astype(merged.dtype)
+    def _coder(self) -> TileCoder:
+        return TileCoder(
+            self._tiling(),
+            self.components_,
+            self._moments,
+            self.alpha_,
+            bool(self.positive),
+            float(self.tol),
+            self.device,
+        )

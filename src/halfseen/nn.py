@@ -15,15 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfseen.boundary import check_squares, is_number, is_whole, seed_from, tensors_with_holes
+from halfseen.boundary import is_number, is_whole
 from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
-from halfseen.dictionary import Take, learn_dictionary, shuffled_batches, start_dictionary
+from halfseen.first_dictionary import start_from_array
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import SCALINGS, lasso_alpha
 from halfseen.tilings import Tiling, cut, put_together
 
 OUTPUTS = ("completed", "reconstruction")
-_TILES = 512  # in a mini-batch of `learn`
 
 
 class Completion(NamedTuple):
@@ -167,13 +166,15 @@ class SparseCompletion(nn.Module):
 
     def _apply(self, fn, recurse: bool = True) -> SparseCompletion:
         super()._apply(fn, recurse)
-        # No file holds the layout, so it is made again: `to_empty` would leave anything in it.
-        self.layout = self.tiling.layout(self.sample_shape).to(self.atoms.device)
+        self._make_layout()
         return self
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        # Loading by assignment may bring the atoms to another device.
+        self._make_layout()  # loading by assignment may bring the atoms to another device
+
+    def _make_layout(self) -> None:
+        """Make the layout again: no file holds it, and `to_empty` would leave anything in it."""
         self.layout = self.tiling.layout(self.sample_shape).to(self.atoms.device)
 
     @property
@@ -210,77 +211,7 @@ class SparseCompletion(nn.Module):
         self
         """
         _check_whole("n_steps", n_steps, 1)
-        values, observed = tensors_with_holes(X, device=self.atoms.device)
-        if observed.shape[1:] != self.sample_shape:
-            raise ValueError(
-                f"samples of shape {self.sample_shape} were expected; got samples of shape "
-                f"{tuple(observed.shape[1:])}."
-            )
-        count = observed.sum(0)
-        if not (count > 0).all():
-            raise ValueError(
-                f"{int((count == 0).sum())} feature(s) of X are never observed; remove them or "
-                f"add samples in which they are observed."
-            )
-        # A GPU learns in float32: atoms need no more digits, and float64 is far slower there.
-        values = values.float() if values.is_cuda else values
-        mean = (values.sum(0, dtype=torch.float64) / count).to(values.dtype)
-        flat, seen = torch.where(observed, values - mean, 0).flatten(1), observed.flatten(1)
-        check_squares(flat, "X, centred,")
-        alpha = self._alpha(observed, torch.float64).mean().item()
-        self.learn_from(
-            lambda rows: (flat[rows], seen[rows]),
-            len(flat),
-            flat,
-            alpha,
-            n_steps=n_steps,
-            random_state=random_state,
-            record=True,
-        )
-        with torch.no_grad():
-            self.mean.copy_(mean)
-        return self
-
-    def learn_from(
-        self,
-        take: Take,
-        n_samples: int,
-        like: Tensor,
-        alpha: float,
-        *,
-        n_steps: int = 600,
-        random_state=None,
-        record: bool = False,
-    ) -> SparseCompletion:
-        """Start the dictionary from samples that are taken when they are needed.
-
-        Parameters
-        ----------
-        take, record
-            See `learn_dictionary`.
-        n_samples : int
-            How many samples there are to take from.
-        like : Tensor
-            Of the device and dtype to learn in.
-        alpha : float
-            Weight of the l1 norm.
-        n_steps, random_state
-            See `learn`.
-        """
-        generator = torch.Generator().manual_seed(seed_from(random_state))
-        with torch.autocast(like.device.type, enabled=False):
-            state = learn_dictionary(
-                start_dictionary(len(self.atoms), self.atoms.shape[1], like, generator),
-                take,
-                self.layout,
-                shuffled_batches(n_samples * len(self.layout), _TILES, n_steps, generator),
-                alpha,
-                n_steps,
-                self.positive,
-                record=record,
-            )
-        with torch.no_grad():
-            self.atoms.copy_(state.dictionary)
+        start_from_array(self, X, n_steps, random_state)
         return self
 
     def forward(self, X: Tensor, details: bool = False) -> Tensor | Completion:
@@ -349,12 +280,13 @@ class SparseCompletion(nn.Module):
         """Return the lasso problems of all tiles, those of a sample side by side."""
         centred = (values - self.mean.to(values.dtype)) * observed
         tiles, seen = cut(centred, self.layout), cut(observed, self.layout)
-        alpha = self._alpha(observed, values.dtype).repeat_interleave(tiles.shape[1])
+        alpha = self.alpha(observed, values.dtype).repeat_interleave(tiles.shape[1])
         return MaskedLasso(
             tiles.flatten(0, 1), seen.flatten(0, 1), dictionary, alpha, self.positive
         )
 
-    def _alpha(self, observed: Tensor, dtype: torch.dtype) -> Tensor:
+    def alpha(self, observed: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the weight of the l1 norm for each sample, shape (n_samples,)."""
         return lasso_alpha(observed, self.lambda_rec, self.lambda_l1, dtype, self.rec_scaling)
 
     def reconstruct(self, codes: Tensor) -> Tensor:

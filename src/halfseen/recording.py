@@ -17,17 +17,20 @@ class Recorder:
 
     Parameters
     ----------
+    device : torch.device
+        The GPU that steps run on.
     generator : torch.Generator, optional
         That the step draws from, beside torch's own.
     """
 
-    def __init__(self, generator: torch.Generator | None = None) -> None:
+    def __init__(self, device: torch.device, generator: torch.Generator | None = None) -> None:
+        self._device = device
         self._generator = generator
         # What is recorded must not have met the default stream first. A stream of its own also
         # keeps scratch memory of libraries apart from that of other steps that run at once.
-        current = torch.cuda.current_stream()
-        on_default = current == torch.cuda.default_stream()
-        self._stream = torch.cuda.Stream() if on_default else current
+        current = torch.cuda.current_stream(device)
+        on_default = current == torch.cuda.default_stream(device)
+        self._stream = torch.cuda.Stream(device) if on_default else current
         self._n_eager: dict[int, int] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
@@ -61,10 +64,11 @@ class Recorder:
         return result
 
     def _as_written(self, step: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        self._stream.wait_stream(torch.cuda.current_stream())
+        current = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             result = step(rows)
-        torch.cuda.current_stream().wait_stream(self._stream)
+        current.wait_stream(self._stream)
         return result
 
     def _record(

@@ -74,8 +74,8 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
 
     def __getstate__(self):
         state = super().__getstate__().copy()
-        if "module_" in state:  # so that a pickle from a GPU opens anywhere
-            state["module_"] = copy.deepcopy(state["module_"]).cpu()
+        for name in {"module_", "standardise_"} & state.keys():  # a pickle opens without a GPU
+            state[name] = copy.deepcopy(state[name]).cpu()
         return state
 
     def _finite_scores(self, X) -> np.ndarray:

@@ -10,10 +10,11 @@ import torch
 
 from halfseen.boundary import choose_device, seed_from
 from halfseen.disk import gpu_memory_is_told
-from halfseen.fitting import training_mode
+from halfseen.fitting import learning_mode, training_mode
 from halfseen.learned_data import distinct_data
+from halfseen.model import check_settings
 from halfseen.networks import NAMED
-from halfseen.sparse_fitting import check_settings, set_up
+from halfseen.sparse_fitting import set_up
 from halfseen.team import Team
 from halfseen.training.loop import run_by_steps
 
@@ -56,19 +57,16 @@ def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object
                 f"networks side by side must be named ones, {', '.join(map(repr, NAMED))}; got "
                 f"{clf.network!r}. Call fit() for others."
             )
-    with (
-        gpu_memory_is_told("fit fewer side by side"),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
+    with gpu_memory_is_told("fit fewer side by side"):
         begun = [_begin(*job) for job in jobs]
+        devices = [choose_device(clf.device) for clf, _, _ in jobs]
         histories: list = [None] * len(jobs)
         going = set(range(len(jobs)))
         while going:
             for place in sorted(going):
                 stream, _, _, steps = begun[place]
                 try:
-                    with _on(stream):
+                    with learning_mode(devices[place]), _on(stream):
                         next(steps)
                 except StopIteration as end:
                     histories[place] = end.value

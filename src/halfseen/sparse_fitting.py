@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import numbers
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from halfseen.background import Background, learn_background
-from halfseen.boundary import (
-    check_finite,
-    check_squares,
-    choose_device,
-    is_number,
-    is_whole,
-    plain,
-    require,
-    seed_from,
-)
+from halfseen.boundary import choose_device, plain, seed_from
 from halfseen.disk import gpu_memory_is_told
+from halfseen.first_dictionary import start_from_samples
 from halfseen.fitting import (
     FOR_LESS_MEMORY,
-    check_training_settings,
     epochs,
     is_small,
     learning_rate,
@@ -39,35 +27,21 @@ from halfseen.fitting import (
     weight_decay,
 )
 from halfseen.learned_data import Data, distinct_data, shared_moments
-from halfseen.moments import ObservedMoments
-from halfseen.networks import make_network
-from halfseen.nn import OUTPUTS, SparseCompletion
-from halfseen.objective import SCALINGS, alpha_of_counts, share_weight
+from halfseen.model import Model, check_settings, module_for, published
 from halfseen.progress import live_line
-from halfseen.standardise import Standardise, centre_and_scale
 from halfseen.team import Team, this_team
 from halfseen.threads import torch_on_one_thread
-from halfseen.tilings import Tiling, Whole
 from halfseen.training.batch_norm import shared_batch_norm
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
 from halfseen.training.loop import Checkpoint, run, saved_seed
-from halfseen.training.published import Published, PublishedSequential, Simultaneous
+from halfseen.training.published import PublishedSequential, Simultaneous
 from halfseen.training.samples import Samples, StoredSamples
 from halfseen.training.task import Sequential, TaskDriven
 from halfseen.training.trainer import Trainer
 from halfseen.whole_files import require_folder
 
 _ALONE = Team()
-_TRAININGS = ("task", "joint", "sequential", "published")
-
-
-class Model(nn.Sequential):
-    """A tensor with NaN in, scores out: the three parts of a classifier, one after the other."""
-
-    standardise: Standardise
-    completion: SparseCompletion
-    network: nn.Module
 
 
 @dataclass(frozen=True)
@@ -137,7 +111,7 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
             f"{team.size} processes cannot share {len(kept)} distinct samples; start fewer."
         )
     moments = shared_moments(data.values, device, team)
-    module = _module_for(settings, data, moments, len(kept), device)
+    module = module_for(settings, data, moments, len(kept), device)
     mean_weight = data.weight[kept].mean()
     everything: Samples | StoredSamples = StoredSamples(
         data.values,
@@ -163,7 +137,7 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
     def prepare() -> None:
         # The first dictionary comes from all samples: it sees no labels.
         if settings.training in ("task", "sequential"):
-            _learn_first_dictionary(module.completion, everything, seed, team)
+            start_from_samples(module.completion, everything, seed, team)
         team.follow_first([*module.parameters(), *module.buffers()])
 
     def fitted(history: list[dict]) -> Fitted:
@@ -171,138 +145,6 @@ def set_up(settings, data: Data, device: torch.device, seed: int, team: Team = _
         return Fitted(module, history, learn_background(*parts, everything, moments, seed))
 
     return Setup(module, trainer, validation if len(held_out) else None, prepare, fitted)
-
-
-def _learn_first_dictionary(
-    completion: SparseCompletion, samples: Samples | StoredSamples, seed: int, team: Team
-) -> None:
-    """Start the dictionary; all processes do the same, from the same samples."""
-
-    def take(rows: Tensor) -> tuple[Tensor, Tensor]:
-        batch = samples.rows(rows)
-        return batch.X.flatten(1), batch.observed.flatten(1)
-
-    # How many samples show how many features: whole numbers add up alike in any team.
-    n_features = math.prod(samples.sample_shape)
-    shown = torch.zeros(n_features + 1, dtype=torch.int64, device=samples.y.device)
-    for X, observed in samples.part(team.block(len(samples))).parts():
-        check_squares(X.flatten(1), "X, standardised,")
-        shown += observed.flatten(1).sum(1).bincount(minlength=n_features + 1)
-    team.add_up([shown])
-    counts = torch.arange(n_features + 1, device="cpu")
-    lambdas = completion.lambda_rec, completion.lambda_l1
-    alpha = alpha_of_counts(counts, n_features, *lambdas, rec_scaling=completion.rec_scaling)
-    mean_alpha = (alpha * shown.cpu()).sum().item() / len(samples)
-    completion.learn_from(
-        take,
-        len(samples),
-        samples.weight,
-        mean_alpha,
-        random_state=seed,
-        record=isinstance(samples, Samples),
-    )
-
-
-def check_settings(settings) -> None:
-    """Refuse parameters that make no sense, before any work is done."""
-    check_training_settings(settings)
-
-    def check(name: str, ok: bool, expected: str) -> None:
-        require(settings, name, ok, expected)
-
-    n_atoms, lambda_l1 = settings.n_atoms, settings.lambda_l1
-    check("n_atoms", n_atoms is None or is_whole(n_atoms), "a whole number ≥ 1 or None")
-    check("lambda_rec", is_number(settings.lambda_rec) and settings.lambda_rec > 0, "positive")
-    check(
-        "lambda_l1",
-        lambda_l1 is None or (is_number(lambda_l1) and lambda_l1 > 0),
-        "positive or None",
-    )
-    check("label_weight", is_number(settings.label_weight) and settings.label_weight >= 0, "≥ 0")
-    check(
-        "tiling",
-        settings.tiling is None or isinstance(settings.tiling, Tiling),
-        "None or a tiling such as Whole() or Patches(8, 4)",
-    )
-    check(
-        "training",
-        isinstance(settings.training, Published) or settings.training in _TRAININGS,
-        f"one of {', '.join(map(repr, _TRAININGS))} or a Published",
-    )
-    check("rec_scaling", settings.rec_scaling in SCALINGS, " or ".join(map(repr, SCALINGS)))
-    check("network_input", settings.network_input in OUTPUTS, " or ".join(map(repr, OUTPUTS)))
-
-
-def published(settings) -> Published | None:
-    """Return the paper's rates if the paper's algorithms are asked for."""
-    if isinstance(settings.training, Published):
-        return settings.training
-    return Published() if settings.training == "published" else None
-
-
-def make_module(
-    settings, sample_shape, n_classes, n_atoms, lambda_l1, n_epochs, dtype, device
-) -> Model:
-    """Return standardisation, completion and network as one module, untrained."""
-    tiling = Whole() if settings.tiling is None else settings.tiling
-    rates = published(settings)
-    completion = SparseCompletion(
-        tiling,
-        n_atoms,
-        sample_shape,
-        lambda_rec=float(settings.lambda_rec),
-        lambda_l1=lambda_l1,
-        rec_scaling=settings.rec_scaling,
-        output=settings.network_input,
-        device="cpu",
-        dtype=dtype,
-    )
-    if rates is not None:
-        completion.tol = 0.0
-        completion.solver = rates.test_solver(
-            math.prod(sample_shape), int(settings.batch_size), n_epochs, lambda_l1
-        )
-    with torch.device("cpu"):  # whatever torch's default device is
-        network = make_network(settings.network, sample_shape, n_classes)
-    blank = np.zeros(sample_shape), np.ones(sample_shape)
-    parts = {"standardise": Standardise(*blank), "completion": completion, "network": network}
-    return Model(OrderedDict(parts)).to(device=device, dtype=dtype)
-
-
-def _module_for(
-    settings, data: Data, moments: ObservedMoments, n_kept: int, device: torch.device
-) -> Model:
-    """Return the untrained model of these samples, `n_kept` of which are learned from."""
-    centre, scale = centre_and_scale(moments)
-    rms = 1.0
-    if published(settings) is not None:  # the paper works on the values as they are
-        rms = moments.root_mean_value() or 1.0
-        centre, scale = np.zeros_like(centre), np.ones_like(scale)
-    lambda_l1 = settings.lambda_l1
-    if lambda_l1 is None:
-        mean_observed = torch.tensor(moments.count.sum() / len(data.values), device="cpu")
-        n_features = math.prod(data.values.shape[1:])
-        weight = share_weight(mean_observed, n_features, settings.rec_scaling).item()
-        lambda_l1 = settings.lambda_rec * rms * n_features * weight  # alpha = rms / 2 there
-    # A GPU learns in float32, as the imputer does; a CPU in the precision of X.
-    double = data.values.dtype == np.float64 and device.type == "cpu"
-    tiling = Whole() if settings.tiling is None else settings.tiling
-    n_tiles, n_tile_features = tiling.layout(data.values.shape[1:]).shape
-    module = make_module(
-        settings,
-        data.values.shape[1:],
-        data.n_classes,
-        settings.n_atoms or min(n_tile_features, n_kept * n_tiles),
-        float(lambda_l1),
-        epochs(settings, n_kept),
-        torch.float64 if double else torch.float32,
-        device,
-    )
-    module.standardise.centre.copy_(torch.from_numpy(centre))
-    module.standardise.scale.copy_(torch.from_numpy(scale))
-    ends = torch.from_numpy(np.stack([moments.low, moments.high]))
-    check_finite(module.standardise(ends.to(module.standardise.centre)), "X, standardised,", False)
-    return module
 
 
 def _make_trainer(

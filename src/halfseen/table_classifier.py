@@ -121,11 +121,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         Columns, their order and their types stay. What is filled in lies within the range that
         was seen in training.
         """
+        classifier = self._fitted()
         values = _encoded(self.encoder_, X)
         # That a value is missing was never seen together with the value, so it says nothing of it.
         values[:, self._n_values :] = np.nan
-        low, high = self._fitted().feature_range_
-        filled = self.encoder_.inverse_transform(self._fitted().impute(values).clip(low, high))
+        low, high = classifier.feature_range_
+        filled = self.encoder_.inverse_transform(classifier.impute(values).clip(low, high))
         given = self.encoder_.with_holes(X)
         filled.index = given.index
         completed = given.copy()

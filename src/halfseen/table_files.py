@@ -13,7 +13,7 @@ import numpy as np
 
 from halfseen.archives import require_proportion
 from halfseen.storage import one_line
-from halfseen.table_values import without
+from halfseen.table_values import MISSING, without
 from halfseen.whole_files import refuse_what_is_no_file, write_whole
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KINDS = (".csv", ".tsv", ".parquet")
 _GZIP = b"\x1f\x8b"
-_HOLES = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", "-")
+_HOLES = (*MISSING, *map(str.upper, MISSING), "NaN", "NaT", "None")
 # What Arrow calls whole numbers, and pandas such as may be missing.
 _WITH_HOLES = {f"{u}int{n}": f"{u.upper()}Int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
 
@@ -38,7 +38,8 @@ def read_frame(
     Parameters
     ----------
     path : path
-        Ends in .csv, .tsv or .parquet. Empty fields, NA, NaN, null, None, ? and - are holes.
+        Ends in .csv, .tsv or .parquet. Empty fields and the usual spellings of a missing value
+        (NA, N/A, NaN, NaT, null, None, ?, -, .) are holes.
     target : str, optional
         The column of labels, in which only an empty field is missing: a label may well be
         called "-".

@@ -17,7 +17,7 @@ _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
 _CODE = r"[+-]?0\d+"  # whole numbers do not begin with a zero; post codes do
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Usual spellings of a missing value, in small letters.
-_MISSING = (
+MISSING = (
     "", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", ".",
 )  # fmt: skip
 
@@ -134,7 +134,7 @@ def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Seri
         text = text_of(column)
         hidden = text.isin(missing) | pd.to_numeric(text, errors="coerce").isin(numbers)
         if usual:
-            hidden |= text.str.lower().isin(_MISSING)
+            hidden |= text.str.lower().isin(MISSING)
     return column.mask(hidden.to_numpy()) if hidden.any() else column
 
 

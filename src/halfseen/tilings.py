@@ -200,26 +200,25 @@ class Patches(Tiling):
                 f"{self} cuts a sample of shape {sample_shape} into {n_tiles} patches, more than "
                 f"fit into memory; use a larger stride or smaller patches."
             )
-        return _patch_layout(self.size, self.stride, tuple(sample_shape)).clone()
+        return torch.from_numpy(_patch_layout(self.size, self.stride, tuple(sample_shape)).copy())
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _patch_layout(
     size: tuple[int, ...], stride: tuple[int, ...], sample_shape: tuple[int, ...]
-) -> Tensor:
+) -> np.ndarray:
+    # Kept, so by numpy: a tensor may belong to some mode that torch is in just now.
     n_axes = len(size)
-    # Kept, so on a CPU whatever torch's default device is just now.
-    numbers = torch.arange(math.prod(sample_shape), device="cpu")
-    positions = numbers.reshape(-1, *sample_shape[-n_axes:])
+    positions = np.arange(math.prod(sample_shape)).reshape(-1, *sample_shape[-n_axes:])
     for axis in range(n_axes):
         extent = sample_shape[-n_axes + axis]
         last = extent - size[axis]
-        starts = torch.tensor(sorted({*range(0, last + 1, stride[axis]), last}), device="cpu")
-        inside = starts[:, None] + torch.arange(size[axis], device="cpu")  # (n_starts, size)
+        starts = np.array(sorted({*range(0, last + 1, stride[axis]), last}))
+        inside = starts[:, None] + np.arange(size[axis])  # (n_starts, size)
         # The patched axis becomes two: which patch, where in it. The latter goes last.
-        positions = positions[(slice(None),) * (1 + axis) + (inside,)].movedim(axis + 2, -1)
+        positions = np.moveaxis(positions[(slice(None),) * (1 + axis) + (inside,)], axis + 2, -1)
     # (channels, patches of axis 1, ..., within axis 1, ...) -> (patches, channels × within)
-    positions = positions.movedim(0, n_axes)
+    positions = np.moveaxis(positions, 0, n_axes)
     return positions.reshape(math.prod(positions.shape[:n_axes]), -1)
 
 

@@ -7,6 +7,7 @@ import errno
 import glob
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,13 +19,16 @@ def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Non
     ----------
     path : path
     write : callable
-        Writes the file it is given; the name has the ending of `path`.
+        Writes the file it is given; the name has the ending of `path`, and the permissions are
+        those of the file that was there.
     """
     path = _linked(path)  # a link stays a link
     require_folder(path)
     _remove_abandoned(path)
     with room_is_told(path), _new_beside(path) as temporary:
         try:
+            if path.exists():  # who may read it stays as it was
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWUSR)
             write(temporary)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())

@@ -63,7 +63,7 @@ def compare(
     table = summarise(rows)
     _, counts = np.unique(given.y, return_counts=True)
     advice = advise(table, OURS, float(counts.max() / counts.sum()), len(given.y))
-    command = _command(data, target, seed, folds, network, missing or [])
+    command = _command(data, target, seed, folds, network, missing or [], device)
     page = comparison_page(data.name, given.X, given.y, table, advice, command)
     write_text(out, page)
     if json:
@@ -145,9 +145,16 @@ def _folds(y: np.ndarray, n_folds: int, seed: int):
 
 
 def _command(
-    data: Path, target: str | None, seed: int, folds: int, network: str | None, missing: list[str]
+    data: Path,
+    target: str | None,
+    seed: int,
+    folds: int,
+    network: str | None,
+    missing: list[str],
+    device: str,
 ) -> str:
     chosen = "" if target is None else f" --target {shlex.quote(target)}"
     more = "" if network is None else f" --network {network}"
     more += "".join(f" --missing {shlex.quote(text)}" for text in missing)
+    more += "" if device == "auto" else f" --device {shlex.quote(device)}"
     return f"halfseen compare {shlex.quote(str(data))}{chosen} --seed {seed} --folds {folds}{more}"

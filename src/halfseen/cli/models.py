@@ -69,11 +69,11 @@ def fit(
     settings = {"n_epochs": epochs, "random_state": seed, "device": device}
     settings["verbose"] = 0 if json else 1
     clf = classifier_for(data, network, tuple(missing or ()), **settings)
-    if missing and not data.is_table:  # tables have an encoder that keeps it
-        clf.missing_values_ = missing
     with about(train):
         classifier_file.labels_to_plain(labels)  # refuses what cannot be saved
         clf.fit(data.X, data.y)
+    if missing and not data.is_table:  # tables have an encoder that keeps it
+        clf.missing_values_ = missing
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
     if json:

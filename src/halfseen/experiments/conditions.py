@@ -21,7 +21,8 @@ from halfseen.experiments.rows import cell
 from halfseen.experiments.runner import Context
 from halfseen.fitting import training_mode
 from halfseen.learned_data import Data
-from halfseen.sparse_fitting import Model, set_up
+from halfseen.model import Model
+from halfseen.sparse_fitting import set_up
 from halfseen.training.joint import Joint
 from halfseen.training.loop import run as run_epochs
 

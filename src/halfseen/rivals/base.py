@@ -11,6 +11,7 @@ import torch
 from halfseen.boundary import (
     check_finite,
     choose_device,
+    learning_dtype,
     seed_from,
     tensors_with_holes,
 )
@@ -93,9 +94,7 @@ class NetworkRival(ScoringClassifier):
         self._check_settings()
         device, seed = choose_device(self.device), seed_from(self.random_state)
         centre, scale = centre_and_scale(ObservedMoments.of(values, device))
-        # A GPU learns in float32; a CPU in the precision of X.
-        double = values.dtype == np.float64 and device.type == "cpu"
-        dtype = torch.float64 if double else torch.float32
+        dtype = learning_dtype(values.dtype, device)
         fresh = copy.copy(self)  # so that a failure leaves nothing behind
         fresh.standardise_ = Standardise(centre, scale)
         with training_mode(seed, device):
@@ -154,7 +153,6 @@ class NetworkRival(ScoringClassifier):
         with torch.no_grad():
             parts = in_parts(len(filled), _SAMPLES_AT_ONCE, made)
             scores = torch.cat([part for _, part in parts])
-        check_finite(scores, "the result for X", holes=False)
         return scores.double().cpu().numpy()
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ class ImputedClassifier(NetworkRival):
     imputer : scikit-learn imputer or None
         Any transformer that fills NaN in a matrix. It is fitted by ``fit_transform(X, y)`` on
         the samples to learn from and fills new ones by ``transform``, which knows no labels.
+        One whose `device` is "auto" computes where the network does.
         None: samples must be complete, in training and later.
     network : {"logistic", "mlp", "cnn4", "cnn4_bn", "resnet18"}, Module or function
         See `SparseCodingClassifier`.
@@ -141,7 +142,7 @@ class ImputedClassifier(NetworkRival):
 
     def _filled(self, values: np.ndarray, imputer, labels: np.ndarray | None = None) -> np.ndarray:
         """Fill samples; with labels, learn from them first."""
-        if "device" in imputer.get_params():
+        if imputer.get_params().get("device") == "auto":
             imputer.set_params(device=self.device)
         given = self._standardised(values) if self._scaled_first else values
         flat = given.reshape(len(values), -1)

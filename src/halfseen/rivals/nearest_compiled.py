@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from halfseen.compiling import compiled_once
 
 
-@njit(nogil=True, cache=True)
+@compiled_once()
 def mean_of_first(
     holes, donors, donors_observed, order, n_reachable, n_neighbors, means, start, stop
 ):

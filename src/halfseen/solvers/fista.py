@@ -34,15 +34,7 @@ class Fista:
     """Beck & Teboulle's FISTA with the gradient restart of O'Donoghue & Candès, per row.
 
     Steps are as long as the row's own holes allow; a row whose gap rises takes shorter ones.
-
-    Parameters
-    ----------
-    check_every : int
-        The duality gap is looked at after every so many steps; finished rows then leave the
-        batch.
     """
-
-    check_every: int = _ROUND
 
     def solve(
         self, problem: MaskedLasso, init: Tensor | None, tol: float, max_iter: int
@@ -92,7 +84,7 @@ class Fista:
         )
         done = 0
         while len(active) and done < max_iter:
-            n_steps = min(self.check_every, max_iter - done)
+            n_steps = min(_ROUND, max_iter - done)
             before = state
             state, new_gap = take_steps(rows, before, curvature[:, None], n_steps)
             done += n_steps

@@ -37,12 +37,10 @@ class SubGradient:
 
     Parameters
     ----------
-    step : float, optional
-        Step on the gradient of one row's objective. By default 1/L with L the squared
-        spectral norm of the dictionary.
     shrinkage : float, optional
-        Instead of `step`: what the l1 term alone takes off a coefficient in one step. The
-        step of a row is then ``shrinkage / alpha``.
+        What the l1 term alone takes off a coefficient in one step: the step on the gradient of
+        a row's objective is ``shrinkage / alpha``. By default that step is 1/L with L the
+        squared spectral norm of the dictionary.
     n_steps : int, optional
         Most steps taken, if fewer than `max_iter`.
 
@@ -57,7 +55,6 @@ class SubGradient:
     σ·λ2 / (N·B) off a coefficient: that is their `shrinkage`.
     """
 
-    step: float | None = None
     shrinkage: float | None = None
     n_steps: int | None = None
 
@@ -92,9 +89,7 @@ class SubGradient:
     def _step_sizes(self, problem: MaskedLasso) -> Tensor:
         if self.shrinkage is not None:
             return (self.shrinkage / problem.alpha)[:, None]
-        step = self.step
-        if step is None:
-            step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
+        step = 1 / torch.linalg.matrix_norm(problem.dictionary, 2).square().item()
         return torch.full_like(problem.alpha, step)[:, None]
 
     def _start(self, problem: MaskedLasso, n_rows: int, n_atoms: int) -> Tensor:

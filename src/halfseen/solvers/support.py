@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from halfseen.compiling import compiled_once
+
 # Sums may be reordered, which is what lets the compiler vectorise them. NaN and infinity keep
 # their meaning: they cannot come in, but a hopeless row may produce them and is then given up.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -26,8 +28,8 @@ def inlined(function):
 
 
 def compiled(function):
-    """Compile once, cached on disk; runs without the interpreter lock."""
-    return njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy")(function)
+    """Compile once; runs without the interpreter lock."""
+    return compiled_once(fastmath=_FAST, error_model="numpy")(function)
 
 
 def inlined_without_nan(function):

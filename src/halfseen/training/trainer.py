@@ -132,7 +132,7 @@ class Trainer(ABC):
         """Do what `epoch` does, and pause after every step."""
         self.network.train()
         if self._recording and self._can_record():
-            self._recorder = self._recorder or Recorder(self.generator)
+            self._recorder = self._recorder or Recorder(self.device, self.generator)
         order = torch.randperm(
             self.n_samples, generator=self.generator, device=self.generator.device
         )
