@@ -1,10 +1,12 @@
 import io
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -561,3 +563,31 @@ def test_whole_numbers_of_numpy_are_whole_numbers(kind):
         found = make("mlp", batch_size=kind(100), n_epochs=kind(2), random_state=0).fit(X, y)
         same = make("mlp", batch_size=100, n_epochs=2, random_state=0).fit(X, y)
         np.testing.assert_array_equal(found.predict_proba(X), same.predict_proba(X))
+
+
+def test_samples_of_another_shape_are_named_by_their_shape():
+    X, y = np.random.default_rng(0).random((12, 3, 8, 8)), np.arange(12) % 2
+    clf = SparseCodingClassifier(n_epochs=1, random_state=0).fit(X, y)
+    for wrong in (X[:, :1], X.transpose(0, 2, 3, 1), X.reshape(12, -1), X[0]):
+        text = re.escape(
+            f"samples of shape (3, 8, 8) were learned; got samples of shape {wrong.shape[1:]}"
+        )
+        with pytest.raises(ValueError, match=text):
+            clf.predict(wrong)
+
+
+def test_arrays_of_objects_may_have_the_holes_of_pandas():
+    X = np.array([[1.0, pd.NA], [2.0, 3.0], [pd.NA, 1.0], [0.5, 2.0]] * 4, dtype=object)
+    y = np.arange(16) % 2
+    expected = np.array([[np.nan if v is pd.NA else v for v in row] for row in X], dtype=float)
+    one, other = (
+        SparseCodingClassifier(n_epochs=2, random_state=0).fit(given, y).predict_proba(given)
+        for given in (X, expected)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_class_weights_of_no_kind_are_refused():
+    X, y = np.random.default_rng(0).random((12, 3)), np.arange(12) % 2
+    with pytest.raises(ValueError, match=r"class_weight must be 'balanced', a dict.*got \[1, 2\]"):
+        SparseCodingClassifier(class_weight=[1, 2]).fit(X, y)

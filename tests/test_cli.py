@@ -5,9 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import ExifTags, Image
 from sklearn.datasets import load_digits
@@ -686,3 +689,106 @@ def test_damaged_notes_of_a_camera_say_nothing(ending, tmp_path):
     Image.fromarray(values).save(tmp_path / "a" / f"0.{ending}", exif=notes)
     np.testing.assert_allclose(read_labelled(tmp_path, None, []).X, 0.2, atol=0.01, strict=False)
     assert read_labelled(tmp_path, None, []).X.shape == (1, 1, 8, 12)
+
+
+def test_numbers_with_separators_and_values_never_seen_are_told(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    numbers = random.normal(1000, 300, 40)
+    frame = pd.DataFrame({
+        "comma": [f"{n:,.1f}" for n in numbers], "typo": [*map(str, numbers[1:].round(2)), "12 x"],
+        "code": [f"{n:05d}" for n in range(40)], "colour": random.choice(["red", "blue"], 40),
+        "state": np.where(numbers > 1000, "ill", "well"),
+    })  # fmt: skip
+    data, model, out = (str(tmp_path / name) for name in ("t.csv", "m", "o.csv"))
+    frame.to_csv(data, index=False)
+    assert main(["fit", data, "--target", "state", "--epochs", "2", "--out", model]) == 0
+    notes = [line for line in capsys.readouterr().out.split("\n") if line.startswith("note: ")]
+    assert len(notes) == 2
+    assert "'comma' is a category, although 40 of 40 values look like numbers; '1," in notes[0]
+    assert "'typo' is a category, although 39 of 40 values look like numbers; '12 x'" in notes[1]
+    frame.head(4).assign(colour=["red", "pink", "Red", None]).to_csv(data, index=False)
+    for command in ("predict", "impute"):
+        assert main([command, model, data, "--out", out]) == 0
+        said = capsys.readouterr().out
+        assert "note: column 'colour' has values in 2 of 4 rows that training did not know" in said
+        assert said.count("note") == 1
+        assert main([command, model, data, "--out", out, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["unknown"] == {"colour": 2}
+
+
+def test_files_among_an_input_are_not_written_over(tmp_path, capsys):
+    pictures = tmp_path / "pictures"
+    for label in ("a", "b"):
+        (pictures / label).mkdir(parents=True)
+        Image.fromarray(np.full((6, 6), 9, np.uint8)).save(pictures / label / "1.png")
+    before = (pictures / "a" / "1.png").read_bytes()
+    for command in ("fit", "compare"):
+        for name in ("1.png", "2.png"):
+            assert main([command, str(pictures), "--out", str(pictures / "a" / name)]) == 2
+            assert "is a place of the input" in capsys.readouterr().err
+    assert (pictures / "a" / "1.png").read_bytes() == before
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "table2.jsonl").write_text("")
+    assert main(["report", str(rows), "--out", str(rows / "table2.jsonl")]) == 2
+    assert "is a place of the input" in capsys.readouterr().err
+    assert main(["report", str(rows), "--out", str(rows / "RESULTS.md")]) == 2
+    assert "is where the text goes" in capsys.readouterr().err
+
+
+def test_pictures_too_deep_and_channels_last_are_refused(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "m")]
+    deep = tmp_path / "pictures" / "a" / "more"
+    deep.mkdir(parents=True)
+    for place in (deep, deep.parent):
+        Image.fromarray(np.zeros((6, 6), np.uint8)).save(place / "1.png")
+    assert main(["fit", str(tmp_path / "pictures"), *out]) == 2
+    assert "more/1.png' lies too deep" in capsys.readouterr().err
+    X, y = np.random.default_rng(0).random((24, 12, 10, 3)), np.arange(24) % 2
+    np.savez(tmp_path / "last.npz", X=X, y=y)
+    assert main(["fit", str(tmp_path / "last.npz"), *out]) == 2
+    assert "(12, 10, 3) looks as if its channels were last" in capsys.readouterr().err
+    np.savez(tmp_path / "first.npz", X=X.transpose(0, 3, 1, 2), y=y)
+    assert main(["fit", str(tmp_path / "first.npz"), "--epochs", "1", *out]) == 0
+    assert "24 rows of shape 3 × 12 × 10, 2 classes" in capsys.readouterr().out
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "1.npy", X[0])
+    assert main(["predict", *out[1:], str(tmp_path / "arrays"), "--out", "l.csv"]) == 2
+    assert "channels were last" in capsys.readouterr().err
+
+
+def test_decimals_stay_decimals(tmp_path):
+    price = pa.array([Decimal("1.25"), None, Decimal("3.10"), Decimal("2.00")] * 8)
+    frame = pa.table({"price": price, "size": range(32), "state": ["a", "b"] * 16})
+    data, model, out = (str(tmp_path / name) for name in ("t.parquet", "m", "o.parquet"))
+    pq.write_table(frame, data)
+    assert main(["fit", data, "--target", "state", "--epochs", "2", "--out", model]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    found = pq.read_table(out)["price"]
+    assert pa.types.is_decimal(found.type)
+    assert found.null_count == 0
+    for was, now in zip(price.to_pylist(), found.to_pylist(), strict=True):
+        assert now == was if was is not None else now.as_tuple().exponent == -2
+
+
+def test_letters_that_a_terminal_lacks_do_not_fail_a_command(tmp_path):
+    frame = table().rename(columns={"age": "größe"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", "t.csv", "--target", "state", "--epochs", "1", "--out", "m"]
+    done = subprocess.run(
+        [sys.executable, "-m", "halfseen", *command],
+        cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert rb"gr\xf6\xdfe (number)" in done.stdout
+
+
+def test_blanks_around_names_of_columns_are_not_part_of_them(tmp_path):
+    frame = table()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    text = (tmp_path / "t.csv").read_text()
+    head, rows = text.split("\n", 1)
+    (tmp_path / "blank.csv").write_text(head.replace(",", "  , ") + "  \n" + rows)
+    data = [read_labelled(tmp_path / name, "state", []) for name in ("t.csv", "blank.csv")]
+    pd.testing.assert_frame_equal(data[0].X, data[1].X)
+    assert data[0].y.tolist() == data[1].y.tolist()

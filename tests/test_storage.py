@@ -118,3 +118,11 @@ def test_a_file_that_few_may_read_stays_so(file, tmp_path):
     storage.write(path, "thing", {"a": 2})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert storage.read(path, "thing") == {"a": 2}
+
+
+def test_a_name_may_be_as_long_as_a_disk_takes(tmp_path):
+    path = tmp_path / ("ü" * 124 + ".model")  # 254 bytes
+    storage.write(path, "thing", {"a": 1})
+    storage.write(path, "thing", {"a": 2})
+    assert storage.read(path, "thing") == {"a": 2}
+    assert list(tmp_path.iterdir()) == [path]

@@ -4,8 +4,10 @@ import datetime
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import sklearn
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -343,3 +345,35 @@ def test_a_refit_without_names_forgets_them(tmp_path):
 def test_questions_before_the_fit_are_refused_as_elsewhere(question):
     with pytest.raises(NotFittedError, match="not fitted"):
         getattr(TableClassifier(), question)(pd.DataFrame({"a": [1.0, None]}))
+
+
+def short():
+    return TableClassifier(SparseCodingClassifier("mlp", n_epochs=2, random_state=0))
+
+
+def test_lists_of_numbers_text_and_holes_are_what_frames_are():
+    rows = [[1.0, "a"], [np.nan, "b"], [3.0, None], [4.0, "a"]] * 5
+    y = [0, 1, 1, 0] * 5
+    fitted = [short().fit(given, y) for given in (rows, pd.DataFrame(rows))]
+    kinds = [[column.kind for column in clf.encoder_.columns_] for clf in fitted]
+    assert kinds[0] == kinds[1] == ["number", "category"]
+    one, other = fitted[0].certify(rows), fitted[1].certify(pd.DataFrame(rows))
+    np.testing.assert_array_equal(one.possible, other.possible)
+    completed = fitted[0].impute(rows)
+    assert 1 <= completed.iloc[1, 0] <= 4
+    assert completed.iloc[2, 1] in ("a", "b")
+
+
+def test_tensors_and_single_columns_are_tables_or_refused():
+    X = torch.randn(12, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    y = torch.arange(12).remainder(2).double().requires_grad_()
+    assert short().fit(X, y).predict(X).shape == (12,)
+    with pytest.raises(ValueError, match=r"rows and columns.*got a Series: pass X.to_frame\(\)"):
+        TableEncoder().fit(pd.Series([1, 2, 3]))
+
+
+def test_categories_of_arrow_are_filled():
+    kind = pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))
+    frame = pd.DataFrame({"a": pd.array(["x", "y", None, "x"] * 4, dtype=kind), "b": range(16)})
+    completed = short().fit(frame, [0, 1] * 8).impute(frame)
+    assert completed["a"].isin(["x", "y"]).all()

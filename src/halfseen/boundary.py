@@ -152,6 +152,10 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise ValueError("X is a lazy frame, not read yet; pass X.collect().")
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        X = _without_na(X)
     if _has_times(X):
         raise ValueError(
             "X has dates or durations, of which no numbers are made here; numbers were expected. "
@@ -323,9 +327,7 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
         if any(isinstance(entry, complex | np.complexfloating) for entry in array.flat):
             raise ValueError(f"{name} is complex; real numbers were expected.")
         try:
-            if "pandas" in sys.modules:  # pandas' NA is not a number, but a hole
-                array = np.where(sys.modules["pandas"].isna(array), np.nan, array)
-            array = array.astype(np.float64)
+            array = _without_na(array).astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{name} has entries that are not numbers ({error}); encode text and "
@@ -339,6 +341,12 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
     if (array.dtype.kind == "f" and array.dtype.itemsize > 8) or array.dtype == np.uint64:
         array = array.astype(np.float64)
     return array
+
+
+def _without_na(array: np.ndarray) -> np.ndarray:
+    """Return an array of objects with NaN where it has pandas' NA, which is no number."""
+    pandas = sys.modules.get("pandas")
+    return array if pandas is None else np.where(pandas.isna(array), np.nan, array)
 
 
 def check_finite(tensor: Tensor, name: str, holes: bool) -> None:

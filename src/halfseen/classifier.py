@@ -216,8 +216,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             With an axis for the tiles if a sample has several.
         """
         values = self._checked_new(X)
-        completion = self._module().completion
-        parts = self._in_parts(values, lambda X: completion(X, details=True).codes)
+        module = self._module()
+        parts = _in_parts(module, values, lambda X: module.completion(X, details=True).codes)
         codes = np.concatenate([part for _, part in parts]).astype(values.dtype, copy=False)
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
@@ -296,7 +296,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         def scores(X: Tensor) -> Tensor:
             return module.network(seen(completion, X)).double()
 
-        return np.concatenate([part for _, part in self._in_parts(values, scores)])
+        return np.concatenate([part for _, part in _in_parts(module, values, scores)])
 
     def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
         require_room(self.feature_range_, values.dtype)
@@ -306,27 +306,27 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         def filled(X: Tensor) -> Tensor:
             return module.standardise.inverse(_completed_by(module.completion, X))
 
-        for some, part in self._in_parts(values, filled):
+        for some, part in _in_parts(module, values, filled):
             given = values[some]
             completed[some] = np.where(np.isnan(given), part, given)
         return completed
 
-    def _in_parts(
-        self, values: np.ndarray | MappedRows, use: Callable[[Tensor], Tensor]
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Standardise samples in parts that fit into memory: which, and what `use` makes of it."""
-        module = self._module()
-        completion = module.completion
-        at_once = entries_at_once(completion.atoms.device)
 
-        def made(some: slice) -> np.ndarray:
-            X: Tensor = torch.from_numpy(np.array(values[some])).to(completion.atoms)
-            X = module.standardise(X)
-            check_finite(X, "X, standardised,", holes=True)
-            with torch.no_grad():
-                return use(X).cpu().numpy()
+def _in_parts(
+    module: Model, values: np.ndarray | MappedRows, use: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Standardise samples in parts that fit into memory: which, and what `use` makes of it."""
+    completion = module.completion
+    at_once = entries_at_once(completion.atoms.device)
 
-        return in_parts(len(values), at_once // completion.entries_per_sample, made)
+    def made(some: slice) -> np.ndarray:
+        X: Tensor = torch.from_numpy(np.array(values[some])).to(completion.atoms)
+        X = module.standardise(X)
+        check_finite(X, "X, standardised,", holes=True)
+        with torch.no_grad():
+            return use(X).cpu().numpy()
+
+    return in_parts(len(values), at_once // completion.entries_per_sample, made)
 
 
 def _completed_by(completion: SparseCompletion, X: Tensor) -> Tensor:

@@ -186,7 +186,8 @@ def sparse_encode(
         A row is finished when its duality gap is at most ``tol`` times the objective of the
         zero code, ½‖observed x‖².
     max_iter : int
-        Most iterations spent on a row.
+        Most iterations spent on a row; in float32 ``"cd"`` solves rows that its digits do not
+        suffice for once more in float64, with as many. Like `tol`, not for ``"fixed"``.
     init : array or Tensor of shape (n_rows, n_atoms), optional
         Where to start; zero by default.
     positive : bool

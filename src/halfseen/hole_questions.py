@@ -176,14 +176,15 @@ class HoleQuestions(ScoringClassifier):
         if not is_whole(n_best):
             raise ValueError(f"n_best must be a whole number ≥ 1; got {n_best!r}.")
         n_best = min(int(n_best), math.prod(self._sample_shape))
-        feature, gain = np.empty((2, len(values), n_best))
+        feature = np.empty((len(values), n_best), dtype=np.int64)
+        gain = np.empty((len(values), n_best))
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             worth = self._worth(np.array(values[some]))
             best = np.argsort(-worth, axis=1, kind="stable")[:, :n_best]
             found = np.take_along_axis(worth, best, axis=1)
             feature[some] = np.where(found < 0, -1, best)
             gain[some] = np.where(found < 0, np.nan, found)
-        return Measurements(feature.astype(np.int64), gain)
+        return Measurements(feature, gain)
 
     def _worth(self, given: np.ndarray) -> np.ndarray:
         """Return the gain of every feature, (n_samples, n_features); -1 where it is known."""

@@ -64,6 +64,9 @@ def check_settings(settings) -> None:
         isinstance(settings.training, Published) or settings.training in _TRAININGS,
         f"one of {', '.join(map(repr, _TRAININGS))} or a Published",
     )
+    weights = settings.class_weight
+    known = weights is None or isinstance(weights, dict) or weights == "balanced"
+    check("class_weight", known, "'balanced', a dict from labels to weights, or None")
     check("rec_scaling", settings.rec_scaling in SCALINGS, " or ".join(map(repr, SCALINGS)))
     check("network_input", settings.network_input in OUTPUTS, " or ".join(map(repr, OUTPUTS)))
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from halfseen.boundary import checked_rows, checked_samples, named
 from halfseen.parquet import column, features_of, is_dataset
@@ -21,7 +22,7 @@ def require_labels(y: Any) -> None:
     """Refuse labels that are missing among objects or text, of which others say nothing clear."""
     import pandas as pd
 
-    labels = np.asarray(y)
+    labels = np.asarray(plain_labels(y))
     if labels.ndim != 1 or labels.dtype.kind != "O":
         return
     missing = pd.isna(labels)
@@ -30,6 +31,11 @@ def require_labels(y: Any) -> None:
             f"y has no label for {int(missing.sum())} samples, the first is sample "
             f"{int(missing.argmax())}; remove them."
         )
+
+
+def plain_labels(y: Any) -> Any:
+    """Return the labels of a torch tensor as an array; anything else passes through."""
+    return y.detach().cpu().numpy() if isinstance(y, Tensor) else y
 
 
 class ScoringClassifier(ClassifierMixin, BaseEstimator):
@@ -99,7 +105,7 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         require_labels(y)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(plain_labels(y), warn=True)
         check_consistent_length(values, y)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
@@ -126,10 +132,11 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
     def _checked_new(self, X) -> Any:
         check_is_fitted(self)
         values = self._read(X, getattr(self, "feature_names_in_", None))
-        validate_data(self, named(X, values), reset=False, skip_check_array=True)
-        if values.shape[1:] != self._sample_shape:
+        vectors = values.ndim == 2 and len(self._sample_shape) == 1
+        if values.shape[1:] != self._sample_shape and not vectors:
             raise ValueError(
                 f"samples of shape {self._sample_shape} were learned; got samples of shape "
                 f"{values.shape[1:]}."
             )
+        validate_data(self, named(X, values), reset=False, skip_check_array=True)
         return values

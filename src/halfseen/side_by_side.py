@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object]]) -> list:
     """Fit several classifiers in one process, such as the seeds of an experiment.
 
-    Each is what its own ``fit(X, y)`` would make of it. They take their steps in turns; on a
-    GPU each has a stream of its own, so that small steps fill it together.
+    Each is what its own ``fit(X, y)`` would make of it in a process of its own: a team of
+    ``torchrun`` is not joined. They take their steps in turns; on a GPU each has a stream of its
+    own, so that small steps fill it together.
 
     Parameters
     ----------

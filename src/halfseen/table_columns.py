@@ -90,6 +90,11 @@ class Column:
             )
         return scaled[:, None]
 
+    def n_unknown(self, values: pd.Series) -> int:
+        """Return how many values are none of the categories, if it has any."""
+        text = text_of(values).dropna()
+        return int((~text.isin(self.categories)).sum()) if self.kind == "category" else 0
+
     def decoded(self, numbers: np.ndarray) -> pd.Series:
         """Return the values that numbers of shape (n_rows, width) stand for."""
         import pandas as pd

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from halfseen.boundary import checked_weights, finite_floats, is_whole, require, without_mask
 from halfseen.table_columns import as_frame, learn_column
@@ -121,6 +122,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ]
         return np.concatenate(parts, axis=1)
 
+    def unknown(self, X) -> dict[Any, int]:
+        """Return how many values of each category were never seen, and so become holes.
+
+        Columns without such values are left out.
+        """
+        check_is_fitted(self)
+        frame = self.with_holes(X)
+        found = {
+            column.name: column.n_unknown(frame.iloc[:, place])
+            for place, column in enumerate(self.columns_)
+        }
+        return {name: number for name, number in found.items() if number}
+
     def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
         """Return a checked table as a frame, with holes for `missing_values`."""
         frame = as_frame(self._checked(X, reset))
@@ -179,7 +193,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = without_mask(X)
         if hasattr(X, "to_pandas"):  # polars, pyarrow
             X = X.to_pandas()
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
         if hasattr(X, "iloc"):
+            if X.ndim != 2:
+                raise ValueError(
+                    f"a table of rows and columns was expected; got a {type(X).__name__}: pass "
+                    f"X.to_frame()."
+                )
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
+        if not hasattr(X, "dtype"):  # numpy would make one text of numbers, holes and text
+            X = np.array(X, dtype=object)
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)

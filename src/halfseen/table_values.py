@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
 _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_BESIDE_DIGITS = r"[\s,.'%]"  # in numbers as people write them
 _CODE = r"[+-]?0\d+"  # whole numbers do not begin with a zero; post codes do
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Usual spellings of a missing value, in small letters.
@@ -106,6 +108,22 @@ def _spelled(value: Any) -> str | None:
     return str(int(value)) if whole else str(value).strip()
 
 
+def almost_numbers(values: pd.Series) -> tuple[int, str] | None:
+    """Return how many values of a category could be numbers, and one that is none as it stands.
+
+    None if most could not be, or if some are codes.
+    """
+    import pandas as pd
+
+    text = text_of(values).dropna()
+    bare = text.str.replace(_BESIDE_DIGITS, "", regex=True).str.replace("\u2212", "-")
+    plain, bare = (pd.to_numeric(some, errors="coerce").notna() for some in (text, bare))
+    could_be = plain | bare
+    if plain.all() or could_be.mean() < 0.5 or text.str.fullmatch(_CODE).any():
+        return None
+    return int(could_be.sum()), text[~plain].iloc[0]
+
+
 def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Series:
     """Return a column with holes where it has given spellings of one.
 
@@ -151,6 +169,8 @@ def filled_column(given: pd.Series, new: pd.Series) -> pd.Series:
         return given
     kind, new = new.dtype, new.astype(object).map(_as_observed(given))
     values = given.astype(object).where(~holes, new)
+    if _are_decimals(given.dropna()):
+        return values
     if isinstance(given.dtype, pd.CategoricalDtype):
         added = sorted(set(values) - set(given.cat.categories))
         return values.astype(given.cat.add_categories(added).dtype)
@@ -182,13 +202,20 @@ def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
         return lambda value: _read(value, float)
     else:
         known = given.dropna()
+        if _are_decimals(known):
+            places = Decimal(1).scaleb(min(value.as_tuple().exponent for value in known))
+            return lambda value: value if value != value else Decimal(str(value)).quantize(places)
         if len(known) and all(type(value) is datetime.date for value in known):
             return lambda value: value.date() if isinstance(value, datetime.datetime) else value
         if len(known) and all(isinstance(value, str) for value in known):
-            days = bool((known.str.len() == len("2020-01-01")).all())
+            days = all(len(value) == len("2020-01-01") for value in known)
             return lambda value: _as_text(value, days)
     own = dict(zip(text_of(known), known, strict=True))
     return lambda value: own.get(value, value) if isinstance(value, str) else value
+
+
+def _are_decimals(known: pd.Series) -> bool:
+    return known.dtype == object and len(known) > 0 and all(isinstance(v, Decimal) for v in known)
 
 
 def _as_time(zone: datetime.tzinfo | None, unit: str) -> Callable[[Any], Any]:

@@ -11,6 +11,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+_MOST_BYTES = 200  # of a name that is made longer; a disk takes 255
+
 
 def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> None:
     """Have a file written beside its place and move it there when it is complete on the disk.
@@ -67,7 +69,7 @@ def full_disk_is_told(what: str, advice: str) -> Iterator[None]:
 def _new_beside(path: Path) -> Iterator[Path]:
     """Yield the name of a new file; it is locked, which says that somebody is writing it."""
     while True:
-        temporary = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
+        temporary = path.with_name(f".{secrets.token_hex(8)}.{_ending(path)}")
         with temporary.open("xb") as file:
             try:
                 _lock(file)
@@ -79,9 +81,14 @@ def _new_beside(path: Path) -> Iterator[Path]:
     yield temporary
 
 
+def _ending(path: Path) -> str:
+    """Return the name of a file, without its beginning where there is room for no longer one."""
+    return os.fsdecode(os.fsencode(path.name)[-_MOST_BYTES:])
+
+
 def _remove_abandoned(path: Path) -> None:
     """Remove what processes that were killed left beside a file: nobody holds its lock."""
-    for left in list(path.parent.glob(f".{'[0-9a-f]' * 16}.{glob.escape(path.name)}")):
+    for left in list(path.parent.glob(f".{'[0-9a-f]' * 16}.{glob.escape(_ending(path))}")):
         with contextlib.suppress(ImportError, OSError), left.open("rb+") as file:
             _lock(file, wait=False)
             left.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,6 +54,9 @@ for command in (
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run the command line and return its exit status: 0, 1 (a cell failed) or 2 (an error)."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal may not have all letters of a name
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if arguments is None else list(arguments)
     wanted = [argument for argument in given if argument != "--debug"]
     try:

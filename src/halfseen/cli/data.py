@@ -14,10 +14,12 @@ import numpy as np
 from halfseen.archives import DAMAGE, read_array, read_arrays, require_proportion
 from halfseen.table_files import KINDS, read_frame, split_target
 
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".npy")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".npy")
 _FORMATS = ("PNG", "JPEG", "BMP", "TIFF")  # Pillow's others include one that runs programs
 _OTHER_PICTURES = (".webp", ".gif", ".heic", ".heif", ".avif", ".jp2", ".svg", ".ppm", ".tga")
 _MASK = ".mask"
+_CHANNELS = (1, 3, 4)  # of usual images
+_SURELY_SIDES = 8  # what is as large as this is no number of channels beside a width of those
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
             f"the array {target!r} of {str(path)!r} must have {len(X)} labels, as 'X' has samples; "
             f"got the shape {y.shape}."
         )
+    with _reading(path, "samples"):
+        _refuse_channels_last(X.shape[1:])
     if X.dtype.kind not in "fiub":
         raise ValueError(f"the array 'X' of {str(path)!r} must have numbers; got {X.dtype}.")
     X = X.astype(np.promote_types(X.dtype, np.float32))
@@ -174,12 +178,19 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
         and (path.is_file() or not path.exists())  # a link to nothing is told of
     )
+    for path in folder.glob("*/*/**/*"):
+        shown = not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if shown and path.suffix.lower() in PICTURES:
+            raise ValueError(
+                f"{str(path)!r} lies too deep: images are read from {str(folder)!r} and from the "
+                f"folders in it."
+            )
     paths = [
-        path for path in files if path.suffix.lower() in _PICTURES and not path.stem.endswith(_MASK)
+        path for path in files if path.suffix.lower() in PICTURES and not path.stem.endswith(_MASK)
     ]
     _refuse_what_would_be_left_out(files, paths)
     if not paths:
-        raise ValueError(f"{str(folder)!r} has no images ({', '.join(_PICTURES)}).")
+        raise ValueError(f"{str(folder)!r} has no images ({', '.join(PICTURES)}).")
     in_folders = [path.parent != folder for path in paths]
     if any(in_folders) and not all(in_folders):
         raise ValueError(
@@ -209,7 +220,7 @@ def _refuse_what_would_be_left_out(files: list[Path], paths: list[Path]) -> None
     for path in files:
         if path.suffix.lower() in _OTHER_PICTURES:
             raise ValueError(
-                f"{str(path)!r} is none of {', '.join(_PICTURES)}; convert it, or remove it."
+                f"{str(path)!r} is none of {', '.join(PICTURES)}; convert it, or remove it."
             )
         if path.name.endswith(f"{_MASK}.png") and path not in masks:
             raise ValueError(f"{str(path)!r} is the mask of an image that is not there.")
@@ -226,6 +237,7 @@ def _read_image(path: Path) -> np.ndarray:
             if image.ndim not in (2, 3):
                 raise ValueError(f"an image has 2 or 3 axes; got {image.ndim}")
             image = image[None] if image.ndim == 2 else image
+            _refuse_channels_last(image.shape)
     else:
         with _opened(path) as picture:
             _turn_upright(picture)
@@ -242,6 +254,15 @@ def _read_image(path: Path) -> np.ndarray:
             )
         image = np.where(seen, image, np.float32(np.nan))
     return image
+
+
+def _refuse_channels_last(shape: tuple[int, ...]) -> None:
+    """Refuse what is hardly an image of many channels, a few pixels wide."""
+    if len(shape) == 3 and shape[2] in _CHANNELS and min(shape[:2]) >= _SURELY_SIDES:
+        raise ValueError(
+            f"an image has the shape (channels, height, width); {shape} looks as if its channels "
+            f"were last. Write it with .transpose(2, 0, 1), many with .transpose(0, 3, 1, 2)"
+        )
 
 
 def _mask_of(path: Path) -> Path:

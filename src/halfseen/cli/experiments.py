@@ -70,11 +70,13 @@ def report(
     from halfseen.report.text import results_text
     from halfseen.whole_files import write_text
 
-    require_place(out)
+    require_place(out, rows)
+    beside = out.parent / "RESULTS.md"
+    if out.resolve() == beside.resolve():
+        raise ValueError(f"--out {str(out)!r} is where the text goes; name the page otherwise.")
     found = read_all(rows, NAMES)
     if not found:
         raise ValueError(f"{str(rows)!r} has no rows of an experiment ({', '.join(NAMES)}).")
-    beside = out.parent / "RESULTS.md"
     try:
         text = results_text(found)
         figures = draw_all(found, out.parent / "figures")

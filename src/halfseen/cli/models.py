@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from halfseen.cli.data import Data, load_model, read_labelled, read_new
+from halfseen.cli.data import PICTURES, Data, load_model, read_labelled, read_new
 from halfseen.cli.output import about, say, say_json, show_table
 from halfseen.table_files import KINDS, write_frame
+from halfseen.table_values import almost_numbers
 from halfseen.whole_files import require_folder, write_whole
 
 if TYPE_CHECKING:
@@ -76,12 +77,18 @@ def fit(
         clf.missing_values_ = missing
     clf.save(out)
     record = {**description(clf), "rows": len(data.X), "file": str(out)}
+    if data.is_table:
+        record["notes"] = _doubts(clf.encoder_, data.X)
     if json:
         say_json(record)
-    else:
-        say(f"{out}: {record['network']}, {len(data.X)} rows, {len(record['classes'])} classes")
-        if "columns" in record:  # a number with one typo is a category: better seen at once
-            say(f"columns: {', '.join(record['columns'])}")
+        return
+    shape = "" if data.is_table else f" of shape {' × '.join(map(str, data.X.shape[1:]))}"
+    n_classes = len(record["classes"])
+    say(f"{out}: {record['network']}, {len(data.X)} rows{shape}, {n_classes} classes")
+    if data.is_table:  # a number with one typo is a category: better seen at once
+        say(f"columns: {', '.join(record['columns'])}")
+        for note in record["notes"]:
+            say(f"note: {note}")
 
 
 def predict(
@@ -114,7 +121,7 @@ def predict(
     with about(data):
         table = predictions(clf, given, certificates)
     write_frame(out, table)
-    record: dict[str, Any] = {"file": str(out), "rows": len(table)}
+    record: dict[str, Any] = {"file": str(out), "rows": len(table), **_unknown(clf, given)}
     if certificates:
         record["certain"] = int(table["certain"].sum())
     if given.y is not None:
@@ -126,6 +133,7 @@ def predict(
         text = f", {record['certain']} of them certain" if certificates else ""
         text += f", {record['accuracy']:.1%} of them right" if given.y is not None else ""
         say(f"{out}: {len(table)} labels{text}")
+        _say_unknown(record)
 
 
 def impute(
@@ -161,11 +169,14 @@ def impute(
     else:
         names = {} if given.names is None else {"names": np.array(given.names)}
         write_whole(out, lambda path: _write_archive(path, X=completed, **names))
+    record: dict[str, Any] = {"file": str(out), "rows": len(completed), "filled": n_filled}
+    record |= {"left": n_left, **_unknown(clf, given)}
     if json:
-        say_json({"file": str(out), "rows": len(completed), "filled": n_filled, "left": n_left})
+        say_json(record)
     else:
         text = f"; {n_left} left in columns that had no values in training" if n_left else ""
         say(f"{out}: {len(completed)} rows, {n_filled} holes filled{text}")
+        _say_unknown(record)
 
 
 def info(model: Model, json: Json = False) -> None:
@@ -263,13 +274,46 @@ def typed(frame: pd.DataFrame, encoder: Any) -> pd.DataFrame:
 
 
 def require_place(out: Path, *inputs: Path) -> None:
-    """Refuse, before any work is done, a place that cannot be written to or is an input."""
+    """Refuse, before any work is done, a place that cannot be written to or is an input.
+
+    In a folder that is an input, that is every file with an ending of what is read there.
+    """
     require_folder(out)
     place = out.resolve()
+    among = any(given.is_dir() and given.resolve() in place.parents for given in inputs)
+    if among and place.suffix.lower() in (*PICTURES, ".jsonl"):
+        raise ValueError(f"--out {str(out)!r} is a place of the input; choose another name.")
     if any(place == given.resolve() for given in inputs):
         raise ValueError(f"--out {str(out)!r} is the input itself; choose another name.")
     if not os.access(place.parent, os.W_OK):
         raise ValueError(f"the folder of --out {str(out)!r} cannot be written to.")
+
+
+def _doubts(encoder: Any, frame: pd.DataFrame) -> list[str]:
+    """Return what may be wrong with columns that became categories."""
+    notes = []
+    for column in encoder.columns_:
+        found = almost_numbers(frame[column.name]) if column.kind == "category" else None
+        if found is not None:
+            notes.append(
+                f"column {column.name!r} is a category, although {found[0]} of "
+                f"{int(frame[column.name].notna().sum())} values look like numbers; {found[1]!r} "
+                f"is none. Numbers have a point and nothing else beside their digits."
+            )
+    return notes
+
+
+def _unknown(clf: Any, data: Data) -> dict:
+    """Return how many values of which columns of a table training did not know."""
+    return {"unknown": clf.encoder_.unknown(data.X)} if data.is_table else {}
+
+
+def _say_unknown(record: dict) -> None:
+    for name, number in record.get("unknown", {}).items():
+        say(
+            f"note: column {name!r} has values in {number} of {record['rows']} rows that training "
+            f"did not know; they count as missing"
+        )
 
 
 def _require_known(y: np.ndarray, classes: np.ndarray, path: Path) -> None:
