@@ -154,13 +154,20 @@ def test_the_page_of_results(tmp_path):
     assert found["tables"][0][1] == [["9", "10"], ["10", "9"]]
 
 
+def test_lists_in_the_text_are_lists_on_the_page():
+    page = results_page("# Results\n\nHow:\n\n- one\n  more\n- two - three\n\nEnd.\n", {})
+    assert "<p>How:</p><ul><li>one\n  more</li><li>two - three</li></ul><p>End.</p>" in page
+
+
 def test_documents_hold_everything():
     page = Document("A & B")
     page.text("see `x < y`")
+    page.points(["`one` < two", "three"])
     page.code("a <b>")
     page.picture(b"png", 'quoted "caption"')
     text = str(page)
     assert "<code>x &lt; y</code>" in text
     assert "a &lt;b&gt;" in text
+    assert "<ul><li><code>one</code> &lt; two</li><li>three</li></ul>" in text
     assert "quoted &quot;caption&quot;" in text
     assert "<title>A &amp; B</title>" in text

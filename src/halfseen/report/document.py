@@ -67,8 +67,12 @@ class Document:
 
     def text(self, text: str, note: bool = False) -> None:
         """Add a paragraph, `code` between backticks; a note stands out."""
-        words = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))
-        self._parts.append(f"<p{' class=note' if note else ''}>{words}</p>")
+        self._parts.append(f"<p{' class=note' if note else ''}>{_marked(text)}</p>")
+
+    def points(self, texts: Iterable[str]) -> None:
+        """Add a list of short paragraphs."""
+        items = "".join(f"<li>{_marked(text)}</li>" for text in texts)
+        self._parts.append(f"<ul>{items}</ul>")
 
     def code(self, text: str) -> None:
         """Add commands or settings."""
@@ -110,3 +114,7 @@ class Document:
             f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head>\n<body>'
             f"{''.join(self._parts)}<script>{_SCRIPT}</script></body></html>\n"
         )
+
+
+def _marked(text: str) -> str:
+    return re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(text))

@@ -26,6 +26,8 @@ def results_page(text: str, figures: dict[str, Path]) -> str:
                 [cell.strip() for cell in line.strip("|").split("|")] for line in block.split("\n")
             ]
             page.table(head, lines)
+        elif block.startswith("- "):
+            page.points(block.removeprefix("- ").split("\n- "))
         elif not block.startswith(("# ", "![")):  # the page has its own title and pictures
             page.text(block)
     for title, path in figures.items():
