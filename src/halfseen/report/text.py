@@ -90,7 +90,7 @@ fallen short of the paper with logistic regression on MNIST, its settings there 
 validation). More on each in docs/experiments.md.
 
 Rows of NN-GMM on MNIST were made before the start of its mixture was mended; they are to be made
-again, and it may then be a little better.
+again (benchmarks/README.md says what that brings on few images).
 
 "CIFAR-10 (JPEG)" is a copy of all 60,000 images in JPEG of quality 75; it is not the original."""
 _METHODS = synthetic.METHODS
