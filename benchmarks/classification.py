@@ -8,7 +8,7 @@ schedule and number of steps; nothing is chosen on test samples.
 
 - digits: half of the pixels hidden, in training and test. The test part is not the one that
   `defaults.py` compares settings on; seeds draw the holes and everything random in training.
-- planted (paper, section 4): 10,000 + 1,000 sums of 4 of 200 random atoms in 100 dimensions,
+- planted (paper, section 3): 10,000 + 1,000 sums of 4 of 200 random atoms in 100 dimensions,
   classes by a random hyperplane; half of the training entries hidden, tested complete. "halfseen,
   tuned" chooses the way of training and λ2 by validation on a fifth of the training samples.
 - tables: 5-fold cross-validation, twice, on tables as they are.

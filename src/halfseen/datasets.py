@@ -77,7 +77,7 @@ def synthetic(
     *,
     random_state=None,
 ) -> Synthetic:
-    """Return the synthetic data of the paper (section 4).
+    """Return the synthetic data of the paper (section 3).
 
     The dictionary is Gaussian with atoms of norm 1. Each sample sums `sparsity` random atoms
     with Gaussian coefficients. A random hyperplane with a normal of norm 1 divides the
