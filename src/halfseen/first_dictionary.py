@@ -41,12 +41,12 @@ def start_from_array(completion: SparseCompletion, X, n_steps: int, random_state
             f"add samples in which they are observed."
         )
     mean = (values.sum(0, dtype=torch.float64) / count).to(values.dtype)
-    centred = torch.where(observed, values - mean, 0)
-    spread = (centred.double().square().sum(0) / count).sqrt()
-    about = (mean.double().cpu().numpy(), spread.cpu().numpy())
-    require_digits(*about, values.dtype, completion.atoms.dtype, "pass dtype=torch.float64")
-    flat = centred.to(learning_dtype(values.dtype, values.device)).flatten(1)
+    dtype = learning_dtype(values.dtype, values.device)
+    flat = torch.where(observed, values - mean, 0).to(dtype).flatten(1)
     seen = observed.flatten(1)
+    if mean.dtype == torch.float64 and completion.mean.dtype == torch.float32:
+        rms = (flat.square().sum(dtype=torch.float64) / count.sum()).sqrt().item()
+        require_digits(mean.cpu().numpy(), rms, "pass dtype=torch.float64")
     check_squares(flat, "X, centred,")
     alpha = completion.alpha(observed, torch.float64).mean().item()
     seed = seed_from(random_state)

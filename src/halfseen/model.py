@@ -113,8 +113,9 @@ def module_for(
     """Return the untrained model of these samples, `n_kept` of which are learned from."""
     centre, scale = centre_and_scale(moments)
     dtype = learning_dtype(data.values.dtype, device)
-    spread = np.where(moments.low < moments.high, scale, 0.0)
-    require_digits(centre, spread, data.values.dtype, dtype, "pass device='cpu'")
+    if data.values.dtype == np.float64 and dtype == torch.float32:
+        varying = moments.low < moments.high
+        require_digits(centre, np.where(varying, scale, 0.0), "pass device='cpu'")
     rms = 1.0
     if published(settings) is not None:  # the paper works on the values as they are
         rms = moments.root_mean_value() or 1.0

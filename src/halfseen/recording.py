@@ -79,7 +79,7 @@ class Recorder:
             graph.register_generator_state(self._generator)
         # Other threads may go on using the GPU meanwhile.
         recording = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
-        with _no_collection(), recording:
+        with _no_collection(), torch.cuda.device(self._device), recording:
             result = step(place)
         return graph, place, result
 

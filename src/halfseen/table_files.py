@@ -160,7 +160,9 @@ def _read_text(
 
     settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
     as_written = {"header": None, "dtype": str, "keep_default_na": False, **settings}
-    names = [name.strip() for name in pd.read_csv(path, nrows=1, **as_written).iloc[0]]
+    asked = {target} if wanted is None else {target, *wanted}
+    first = pd.read_csv(path, nrows=1, **as_written).iloc[0]
+    names = [name if name in asked else name.strip() for name in first]
     _check_names(names, kind, names if wanted is None else {*wanted, target})
     _refuse_short_rows(path, settings["sep"], len(names))
     # A line without anything in it is a hole if there is one column, and nothing if there are more.
@@ -168,8 +170,8 @@ def _read_text(
     columns = pd.read_csv(path, nrows=0, **settings).columns
     if len(names) == 1 and names[0] not in columns.str.strip():
         raise ValueError("it begins with an empty line")
-    looked_at = [name for name in columns if wanted is None or name.strip() in wanted]
-    holes = {column: [""] if column.strip() == target else _HOLES for column in looked_at}
+    looked_at = [name for name in columns if wanted is None or {name, name.strip()} & asked]
+    holes = {name: [""] if target in (name, name.strip()) else _HOLES for name in looked_at}
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
 _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_MOST_DIGITS = 100  # of a decimal; Arrow has 76
 _BESIDE_DIGITS = r"[\s,.'%]"  # in numbers as people write them
 _CODE = r"[+-]?0\d+"  # whole numbers do not begin with a zero; post codes do
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -204,7 +205,7 @@ def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
         known = given.dropna()
         if _are_decimals(known):
             places = Decimal(1).scaleb(min(value.as_tuple().exponent for value in known))
-            return lambda value: value if value != value else Decimal(str(value)).quantize(places)
+            return lambda value: value if value != value else _decimal(value, places)
         if len(known) and all(type(value) is datetime.date for value in known):
             return lambda value: value.date() if isinstance(value, datetime.datetime) else value
         if len(known) and all(isinstance(value, str) for value in known):
@@ -212,6 +213,10 @@ def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
             return lambda value: _as_text(value, days)
     own = dict(zip(text_of(known), known, strict=True))
     return lambda value: own.get(value, value) if isinstance(value, str) else value
+
+
+def _decimal(value: Any, places: Decimal) -> Decimal:
+    return Decimal(str(value)).quantize(places, context=Context(prec=_MOST_DIGITS))
 
 
 def _are_decimals(known: pd.Series) -> bool:

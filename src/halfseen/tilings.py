@@ -209,7 +209,8 @@ def _patch_layout(
 ) -> np.ndarray:
     # Kept, so by numpy: a tensor may belong to some mode that torch is in just now.
     n_axes = len(size)
-    positions = np.arange(math.prod(sample_shape)).reshape(-1, *sample_shape[-n_axes:])
+    numbers = np.arange(math.prod(sample_shape), dtype=np.int64)
+    positions = numbers.reshape(-1, *sample_shape[-n_axes:])
     for axis in range(n_axes):
         extent = sample_shape[-n_axes + axis]
         last = extent - size[axis]

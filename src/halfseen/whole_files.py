@@ -21,8 +21,8 @@ def write_whole(path: str | os.PathLike, write: Callable[[Path], object]) -> Non
     ----------
     path : path
     write : callable
-        Writes the file it is given; the name has the ending of `path`, and the permissions are
-        those of the file that was there.
+        Writes the file it is given; the name has the ending of `path`. Who may read a file that was
+        there stays as it was.
     """
     path = _linked(path)  # a link stays a link
     require_folder(path)
@@ -83,7 +83,7 @@ def _new_beside(path: Path) -> Iterator[Path]:
 
 def _ending(path: Path) -> str:
     """Return the name of a file, without its beginning where there is room for no longer one."""
-    return os.fsdecode(os.fsencode(path.name)[-_MOST_BYTES:])
+    return os.fsencode(path.name)[-_MOST_BYTES:].decode(errors="ignore")
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -65,9 +65,9 @@ def read_labelled(path: Path, target: str | None, missing: list[str]) -> Data:
         data = _read_folder(path, missing)
         if data.y is None:
             raise ValueError(f"{str(path)!r} has no labels; put images into one folder per class.")
-        return data
+        return _with_channels_first(data, path)
     if path.suffix.lower() == ".npz":
-        return _read_archive(path, target or "y", missing)
+        return _with_channels_first(_read_archive(path, target or "y", missing), path)
     if target is None:
         raise ValueError(f"{str(path)!r} is a table; name its column of labels with --target.")
     X, y = split_target(read_frame(path, target, missing, as_text=True), target, path)
@@ -154,8 +154,6 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
             f"the array {target!r} of {str(path)!r} must have {len(X)} labels, as 'X' has samples; "
             f"got the shape {y.shape}."
         )
-    with _reading(path, "samples"):
-        _refuse_channels_last(X.shape[1:])
     if X.dtype.kind not in "fiub":
         raise ValueError(f"the array 'X' of {str(path)!r} must have numbers; got {X.dtype}.")
     X = X.astype(np.promote_types(X.dtype, np.float32))
@@ -237,7 +235,6 @@ def _read_image(path: Path) -> np.ndarray:
             if image.ndim not in (2, 3):
                 raise ValueError(f"an image has 2 or 3 axes; got {image.ndim}")
             image = image[None] if image.ndim == 2 else image
-            _refuse_channels_last(image.shape)
     else:
         with _opened(path) as picture:
             _turn_upright(picture)
@@ -256,13 +253,16 @@ def _read_image(path: Path) -> np.ndarray:
     return image
 
 
-def _refuse_channels_last(shape: tuple[int, ...]) -> None:
-    """Refuse what is hardly an image of many channels, a few pixels wide."""
+def _with_channels_first(data: Data, path: Path) -> Data:
+    """Refuse what are hardly images of many channels, a few pixels wide."""
+    shape = data.X.shape[1:]
     if len(shape) == 3 and shape[2] in _CHANNELS and min(shape[:2]) >= _SURELY_SIDES:
         raise ValueError(
-            f"an image has the shape (channels, height, width); {shape} looks as if its channels "
-            f"were last. Write it with .transpose(2, 0, 1), many with .transpose(0, 3, 1, 2)"
+            f"images in {str(path)!r} must have the shape (channels, height, width); {shape} looks "
+            f"as if their channels were last. Write them with .transpose(0, 3, 1, 2), one with "
+            f".transpose(2, 0, 1)."
         )
+    return data
 
 
 def _mask_of(path: Path) -> Path:

@@ -142,7 +142,8 @@ class ImputedClassifier(NetworkRival):
 
     def _filled(self, values: np.ndarray, imputer, labels: np.ndarray | None = None) -> np.ndarray:
         """Fill samples; with labels, learn from them first."""
-        if imputer.get_params().get("device") == "auto":
+        # Asked of the original: the copy may be where it was fitted.
+        if self.imputer.get_params().get("device") == "auto":
             imputer.set_params(device=self.device)
         given = self._standardised(values) if self._scaled_first else values
         flat = given.reshape(len(values), -1)
