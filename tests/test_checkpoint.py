@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
 from halfseen import Published, SparseCodingClassifier
+from halfseen.tilings import Tiling
 
 
 def dropout_network(shape, n_classes):
@@ -117,3 +119,38 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         clf.fit(X, y, checkpoint=path)
     with pytest.raises(FileNotFoundError, match="no folder"):
         clf.fit(X, y, checkpoint=tmp_path / "nowhere" / "c")
+
+
+class Halves(Tiling):
+    def layout(self, sample_shape):
+        return torch.arange(64).reshape(2, 32)
+
+
+def test_a_tiling_of_ones_own_does_not_hinder_going_on(tmp_path):
+    X, y = data()
+    settings = {"n_epochs": 2, "n_atoms": 8, "random_state": 0}
+    first, again = (
+        SparseCodingClassifier(tiling=Halves(), **settings).fit(X, y, checkpoint=tmp_path / "c")
+        for _ in range(2)
+    )
+    assert (first.predict_proba(X) == again.predict_proba(X)).all()
+    assert again.history_ == first.history_  # read, not trained
+
+
+class Counting(nn.Linear):
+    """Keeps a number beside its tensors."""
+
+    def get_extra_state(self):
+        return {"n": 3}
+
+    def set_extra_state(self, state):
+        self.n = state["n"]
+
+
+def test_what_networks_keep_beside_tensors_is_kept(tmp_path):
+    X, y = data()
+    settings = {"n_epochs": 12, "n_atoms": 8, "random_state": 0, "validation_fraction": 0.2}
+    network = lambda shape, n_classes: Counting(shape[0], n_classes)  # noqa: E731
+    for _ in range(2):
+        clf = SparseCodingClassifier(network, **settings).fit(X, y, checkpoint=tmp_path / "c")
+    assert clf.module_.network.n == 3

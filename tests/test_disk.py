@@ -278,3 +278,16 @@ def test_memory_does_not_grow_with_the_file(training, tmp_path):
     command = [sys.executable, "-c", PEAK, str(tmp_path / "X.npy"), training]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(result.stdout) < 200 * 1024  # KiB
+
+
+def test_the_name_of_a_folder_counts_more_than_its_files(tmp_path):
+    from halfseen.parquet import spooled
+
+    for part in (1, 2):
+        (tmp_path / f"part={part}").mkdir()
+        table = pa.table({"a": [1.0, 2.0], "part": pa.array([7, 7], pa.int32())})
+        pa.parquet.write_table(table, tmp_path / f"part={part}" / "0.parquet")
+    dataset = pa.dataset.dataset(tmp_path, partitioning="hive")
+    expected = dataset.to_table().to_pandas()[["a", "part"]]
+    np.testing.assert_array_equal(spooled(dataset, ["a", "part"])[:], expected)
+    assert set(expected["part"]) == {1, 2}

@@ -79,13 +79,37 @@ WRONG = """
 import os
 import numpy as np
 from halfseen import SparseCodingClassifier
+from torch import nn
+class More(nn.BatchNorm1d):
+    def forward(self, X):
+        return super().forward(X).relu()
 rank = int(os.environ["RANK"])
-X, y = np.random.default_rng(0).random((2, 4)), np.array([0, 1])
-for data in (X, np.random.default_rng(rank).random((40, 4))):
+X = np.random.default_rng(0).random((40, 4))
+def attempt(data, checkpoint=None, **settings):
+    clf = SparseCodingClassifier(n_epochs=1, device="cpu", **settings)
     try:
-        SparseCodingClassifier(n_epochs=1, device="cpu").fit(data, np.arange(len(data)) % 2)
+        clf.fit(data, np.arange(len(data)) % 2, checkpoint=checkpoint)
     except ValueError as error:
         print(error)
+attempt(X[:2])
+attempt(np.random.default_rng(rank).random((40, 4)))
+attempt(X, learning_rate=0.1 if rank else 0.01)
+attempt(X, network="mlp" if rank else "logistic")
+attempt(X, checkpoint=None if rank else "checkpoint")
+attempt(X, network=lambda: nn.Sequential(nn.Linear(4, 3), More(3), nn.Linear(3, 2)))
+"""
+# Statistics that run along, but are not batch normalisation's.
+RUNNING = """
+import numpy as np
+from torch import nn
+from halfseen import SparseCodingClassifier
+X = np.random.default_rng(0).random((60, 6))
+def network():
+    layers = nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, 2))
+clf = SparseCodingClassifier(network, n_epochs=2, random_state=0, device="cpu")
+clf.fit(X, np.arange(60) % 2)
+print(clf.module_.network[1].running_mean.tolist(), clf.predict_proba(X[:1]).tolist())
 """
 
 
@@ -189,9 +213,20 @@ def test_processes_say_what_they_cannot_share(tmp_path):
     for process in start_team(WRONG, 3):
         said, message = process.communicate(timeout=120)
         assert process.returncode == 0, message
-        first, second = said.splitlines()
+        first, *others, last = said.splitlines()
         assert "3 processes cannot share 2 distinct samples" in first
-        assert "different data or settings" in second
+        assert len(others) == 4
+        assert all("different data or settings" in other for other in others)
+        assert "cannot share the batches of a More" in last
+
+
+def test_statistics_that_run_along_are_the_same_everywhere():
+    said = []
+    for process in start_team(RUNNING, 2):
+        out, message = process.communicate(timeout=120)
+        assert process.returncode == 0, message
+        said.append(out)
+    assert said[0] == said[1]
 
 
 def test_a_child_or_a_loner_is_in_no_team(monkeypatch):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from sklearn.utils.class_weight import compute_sample_weight
+from torch import nn
 
-from halfseen.boundary import checked_weights
+from halfseen.boundary import checked_weights, plain
 from halfseen.disk import PickedRows
 from halfseen.duplicates import distinct_rows, row_keys
 from halfseen.moments import ObservedMoments
@@ -19,7 +20,7 @@ from halfseen.team import Team
 
 _READ_BY_ALL = 2**24  # entries that need not be shared out: sums then round alike in any team
 _LOOKED_AT = 64  # rows that processes compare
-_COMPARED = ("training", "n_epochs", "batch_size", "n_atoms", "hide", "validation_fraction")
+_OF_A_PLACE = ("network", "device", "random_state", "verbose")  # may differ between processes
 
 
 @dataclass(frozen=True)
@@ -33,30 +34,56 @@ class Data:
 
 
 def distinct_data(
-    settings, values, labels, classes, sample_weight, device: torch.device, team: Team
+    settings,
+    values,
+    labels,
+    classes,
+    sample_weight,
+    device: torch.device,
+    team: Team,
+    is_kept: bool = False,
 ) -> tuple[Data, np.ndarray]:
-    """Return distinct samples and their keys; see `fit_classifier` for the parameters."""
+    """Return distinct samples and their keys; see `fit_classifier` for the parameters.
+
+    `is_kept` says whether there is a checkpoint.
+    """
     weight = _weights(settings, values, labels, classes, sample_weight)
     if not team.alone:
-        _require_same_data(settings, values, labels, classes, weight, team)
+        _require_same_data(settings, values, labels, classes, weight, team, is_kept)
     keys = row_keys(values, device, team)
     rows, weight = distinct_rows(keys, labels, weight)
     return Data(PickedRows(values, rows), labels[rows], weight, len(classes)), keys[rows]
 
 
-def _require_same_data(settings, values, labels, classes, weight: np.ndarray, team: Team) -> None:
+def compared(settings) -> list[tuple[str, object]]:
+    """Return the parameters that must be the same in all processes, and when going on later.
+
+    A network has no name that lasts, and an own tiling only that of its class.
+    """
+    parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
+    for name in _OF_A_PLACE:
+        del parameters[name]
+    if type(parameters["tiling"]).__repr__ is object.__repr__:
+        parameters["tiling"] = type(parameters["tiling"]).__qualname__
+    return sorted(parameters.items())
+
+
+def _require_same_data(
+    settings, values, labels, classes, weight: np.ndarray, team: Team, is_kept: bool
+) -> None:
     """Refuse, in all processes, data or settings that are not the same in all of them."""
     some = np.linspace(0, len(values) - 1, _LOOKED_AT).astype(np.int64)
-    parameters = {k: v for k, v in settings.get_params(deep=False).items() if k in _COMPARED}
-    about = values.shape, str(values.dtype), classes.tolist(), sorted(parameters.items())
+    network = settings.network
+    network = repr(network) if isinstance(network, str | nn.Module) else type(network).__name__
+    about = values.shape, str(values.dtype), classes.tolist(), compared(settings), network, is_kept
     digest = hashlib.sha256(repr(about).encode())
     for array in (row_keys(PickedRows(values, some)[:]), labels, weight):
         digest.update(np.ascontiguousarray(array).data)
     if len(set(team.gathered(digest.hexdigest()))) > 1:
         raise ValueError(
-            "the processes of this training were given different data or settings. All must call "
-            "fit() with the same: each then takes its part. To train alone in each process, set "
-            "the environment variable HALFSEEN_ALONE=1."
+            "the processes of this training were given different data or settings, or not all of "
+            "them a checkpoint. All must call fit() with the same: each then takes its part. To "
+            "train alone in each process, set the environment variable HALFSEEN_ALONE=1."
         )
 
 

@@ -73,10 +73,11 @@ def _batches(dataset, columns: list[str]) -> Iterator:
     except ValueError:  # a dataset that was filtered has none to show
         yield from dataset.to_batches(columns=columns, batch_size=n_at_once, batch_readahead=1)
         return
+    datasets = sys.modules["pyarrow.dataset"]
     for fragment in fragments:
-        if isinstance(fragment, sys.modules["pyarrow.dataset"].ParquetFileFragment) and set(
-            columns
-        ) <= set(fragment.physical_schema.names):
+        of_folder = datasets.get_partition_keys(fragment.partition_expression)
+        in_file = set(fragment.physical_schema.names) - of_folder.keys()
+        if isinstance(fragment, datasets.ParquetFileFragment) and in_file.issuperset(columns):
             # Not the dataset's own scanner: it reads whole row groups, and several ahead.
             with fragment.filesystem.open_input_file(fragment.path) as source:
                 file = parquet.ParquetFile(source, buffer_size=_READ_AHEAD, pre_buffer=False)

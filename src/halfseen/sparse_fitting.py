@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from halfseen.background import Background, learn_background
-from halfseen.boundary import choose_device, plain, seed_from
+from halfseen.boundary import choose_device, seed_from
 from halfseen.disk import gpu_memory_is_told
 from halfseen.first_dictionary import start_from_samples
 from halfseen.fitting import (
@@ -26,11 +27,12 @@ from halfseen.fitting import (
     training_mode,
     weight_decay,
 )
-from halfseen.learned_data import Data, distinct_data, shared_moments
+from halfseen.learned_data import Data, compared, distinct_data, shared_moments
 from halfseen.model import Model, check_settings, module_for, published
 from halfseen.progress import live_line
 from halfseen.team import Team, this_team
 from halfseen.threads import torch_on_one_thread
+from halfseen.tilings import Channels, Patches, Whole
 from halfseen.training.batch_norm import shared_batch_norm
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
@@ -71,7 +73,8 @@ def fit_classifier(settings, values, labels, classes, sample_weight, checkpoint)
     """
     check_settings(settings)
     team, device = this_team(settings.device), choose_device(settings.device)
-    data, keys = distinct_data(settings, values, labels, classes, sample_weight, device, team)
+    given = settings, values, labels, classes, sample_weight, device, team
+    data, keys = distinct_data(*given, is_kept=checkpoint is not None)
     seed = team.from_first(_seed(settings, checkpoint))
     if checkpoint is not None:
         require_folder(checkpoint)
@@ -179,16 +182,18 @@ def _seed(settings, checkpoint: str | os.PathLike | None) -> int:
 def _checkpoint(settings, path, seed: int, setup: Setup, data: Data, keys) -> Checkpoint | None:
     if path is None:
         return None
-    parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
-    for name in ("network", "device", "random_state", "verbose"):
-        del parameters[name]
-    network = setup.module.network
+    network, completion = setup.module.network, setup.module.completion
     device = setup.trainer.device.type
     shape = data.values.shape, str(data.values.dtype)
-    digest = hashlib.sha256(repr((sorted(parameters.items()), seed, device, shape)).encode())
+    digest = hashlib.sha256(repr((compared(settings), seed, device, shape)).encode())
+    if not isinstance(completion.tiling, Whole | Channels | Patches):  # not told by its parameters
+        digest.update(completion.layout.cpu().numpy().data)
     # A network is what it is made of and what it starts from; code has no name that lasts.
     digest.update(repr(network).encode())
     for tensor in network.state_dict().values():
+        if not isinstance(tensor, Tensor):  # what a module of its own keeps beside tensors
+            digest.update(repr(tensor).encode())
+            continue
         digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     # Samples by their keys: whatever the number of processes, all of them know those.

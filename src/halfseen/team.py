@@ -61,7 +61,9 @@ class Team:
             return
         with _someone_may_stop():
             for tensor in tensors:
-                dist.broadcast(tensor, 0)
+                values = tensor.contiguous()
+                dist.broadcast(values, 0)
+                tensor.copy_(values)
 
     def from_first(self, value: Any) -> Any:
         """Return what the first process passed."""

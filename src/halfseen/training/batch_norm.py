@@ -12,6 +12,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from halfseen.team import Team
 
+_KNOWN = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
+
 
 class _Sum(torch.autograd.Function):
     """Sum over the team; the gradient of a sum that all use is the sum of their gradients."""
@@ -46,6 +48,13 @@ def shared_batch_norm(
         Says whether what this process puts through the network is part of the batch.
     """
     layers = [] if team.alone else [m for m in network.modules() if isinstance(m, _BatchNorm)]
+    for layer in layers:
+        if type(layer).forward not in _KNOWN:
+            raise ValueError(
+                f"several processes cannot share the batches of a {type(layer).__name__}, a batch "
+                f"normalisation that does more than torch's; put what it adds into a layer of its "
+                f"own, or train in one process."
+            )
     for layer in layers:
         shared = functools.partial(_normalised, layer, team=team, counts=counts)
         setattr(layer, "forward", shared)  # noqa: B010

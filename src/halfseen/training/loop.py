@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import time
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from halfseen import storage
 from halfseen.boundary import is_whole
@@ -101,6 +102,8 @@ def run_by_steps(
     while not _is_over(history, trainer, validation):
         start = time.perf_counter()
         means = yield from trainer.epoch_by_steps()
+        # Running statistics other than batch normalisation's are of each process's samples.
+        trainer.team.follow_first(list(trainer.network.buffers()))
         record = {"epoch": len(history) + 1, **means}
         _check_finite(record)
         if validation is not None:
@@ -177,8 +180,8 @@ def _check_weights(trainer: Trainer, n_epochs: int) -> None:
         )
 
 
-def _copied(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+def _copied(module: nn.Module) -> dict:
+    return copy.deepcopy(module.state_dict())
 
 
 def _save(checkpoint: Checkpoint, trainer: Trainer, history: list[dict], best) -> None:
