@@ -273,7 +273,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _adopt(self, fitted: Fitted) -> SparseCodingClassifier:
         self._fit_parameters = self.get_params(deep=False)  # these made the module, for `save`
-        vars(self).pop("missing_values_", None)  # of the data of an earlier fit
+        self.__dict__.pop("missing_values_", None)  # of the data of an earlier fit
         self.module_ = fitted.module
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)

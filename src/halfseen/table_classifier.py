@@ -200,7 +200,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self.encoder_, self.classifier_ = encoder, classifier
         self.classes_ = classifier.classes_
         self.n_features_in_ = encoder.n_features_in_
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
         return self

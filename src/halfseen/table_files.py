@@ -158,7 +158,7 @@ def _read_text(
 ) -> pd.DataFrame:
     import pandas as pd
 
-    settings = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
+    settings: dict = {"sep": "\t" if kind == ".tsv" else ",", "skipinitialspace": True}
     as_written = {"header": None, "dtype": str, "keep_default_na": False, **settings}
     asked = {target} if wanted is None else {target, *wanted}
     first = pd.read_csv(path, nrows=1, **as_written).iloc[0]

@@ -38,7 +38,7 @@ class Data:
     """
 
     X: Any
-    y: np.ndarray | None
+    y: Any
     names: list[str] | None = None
     whole: Any = None
 
