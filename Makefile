@@ -15,7 +15,7 @@ test: .venv/installed
 	$(BIN)/python -m pytest $(TWO_AT_ONCE) --timeout 600
 
 nightly: .venv/installed
-	$(BIN)/python -m pytest $(TWO_AT_ONCE) --nightly
+	$(BIN)/python -m pytest $(TWO_AT_ONCE) --nightly --timeout 3600
 
 # Lines that tests run, in other processes too; once more without numba, whose code Python cannot see.
 coverage: .venv/installed

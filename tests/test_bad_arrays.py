@@ -33,8 +33,6 @@ from halfseen import (
 from halfseen.boundary import finite_floats
 from halfseen.comparing import fold_scores, summarise
 
-pytestmark = pytest.mark.timeout(3600)
-
 IMAGES = st.tuples(st.integers(4, 8), st.integers(1, 3), st.just(8), st.just(8))
 IMAGE_TILINGS = (None, Whole(), Channels(), Patches(4, 4), Patches((3, 8), (2, 1)))
 SCORES = ("predict", "predict_proba", "decision_function", "transform", "certify")

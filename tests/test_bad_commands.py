@@ -20,8 +20,6 @@ from halfseen import SparseCodingClassifier, TableClassifier, datasets
 from halfseen.cli import main
 from halfseen.cli.app import app
 
-pytestmark = pytest.mark.timeout(3600)
-
 ODD_OPTIONS = {
     "--network": ("logistic", "resnet19", ""),
     "--device": ("cpu", "cuda:99", "tpu", ""),

@@ -36,8 +36,6 @@ from halfseen.nn import SparseCompletion
 from halfseen.solvers.fista import FixedSteps
 from halfseen.solvers.subgradient import SubGradient
 
-pytestmark = pytest.mark.timeout(3600)
-
 NUMBERS = (1, 2, 3, 0.25, 0.5, True, False, 1e-30, 1e30, np.int64(2), np.float32(0.5))
 HUGE = 2**70
 ODD = (

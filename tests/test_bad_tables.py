@@ -17,8 +17,6 @@ from halfseen import (
     plots,
 )
 
-pytestmark = pytest.mark.timeout(3600)
-
 
 @pytest.fixture(scope="module")
 def fitted():

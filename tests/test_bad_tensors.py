@@ -1,7 +1,6 @@
 """Odd arrays and tensors into tilings, the layer and the paper's conditions."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +8,6 @@ from odd_input import REFUSED, is_finite, often, samples, watching
 
 from halfseen import Channels, Patches, Whole, certificates
 from halfseen.nn import SparseCompletion
-
-pytestmark = pytest.mark.timeout(3600)
 
 IMAGES = st.tuples(st.integers(4, 8), st.integers(1, 3), st.just(8), st.just(8))
 TILINGS = (Whole(), Channels(), Patches(4, 4), Patches((3, 8), (2, 1)))

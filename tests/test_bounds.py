@@ -512,11 +512,11 @@ POOLING = "certify() knows no bounds for MaxPool2d with padding, dilation or cei
         ),
         (
             hooked("register_forward_hook"),
-            "certify() knows no bounds for a ReLU with hooks.",
+            "certify() knows no bounds for a ReLU with hooks or a forward() of its own.",
         ),
         (
             hooked("register_forward_pre_hook"),
-            "certify() knows no bounds for a ReLU with hooks.",
+            "certify() knows no bounds for a ReLU with hooks or a forward() of its own.",
         ),
         (
             nn.BatchNorm2d(2, track_running_stats=False),

@@ -140,8 +140,10 @@ def test_a_tiling_of_ones_own_does_not_hinder_going_on(tmp_path):
 class Counting(nn.Linear):
     """Keeps a number beside its tensors."""
 
+    kept = 3
+
     def get_extra_state(self):
-        return {"n": 3}
+        return {"n": self.kept}
 
     def set_extra_state(self, state):
         self.n = state["n"]
@@ -154,3 +156,32 @@ def test_what_networks_keep_beside_tensors_is_kept(tmp_path):
     for _ in range(2):
         clf = SparseCodingClassifier(network, **settings).fit(X, y, checkpoint=tmp_path / "c")
     assert clf.module_.network.n == 3
+
+
+@pytest.mark.parametrize("kept", [(1, 2), {3}, b"x", {1: 2}, np.float32(2)])
+def test_what_has_no_form_in_a_file_is_refused_before_training(kept, tmp_path, monkeypatch):
+    X, y = data()
+    monkeypatch.setattr(Counting, "kept", kept)
+    clf = SparseCodingClassifier(lambda shape, n_classes: Counting(shape[0], n_classes), n_atoms=8)
+    with pytest.raises(ValueError, match="network/_extra_state/n is a .* has no form in a file"):
+        clf.fit(X, y, checkpoint=tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Shown(nn.Linear):
+    """Shows itself with a place in memory, as a function in a network does."""
+
+    def extra_repr(self):
+        return repr(object())
+
+
+def test_equal_settings_go_on_however_they_are_written(tmp_path):
+    X, y = data()
+    for weights in ({0: 1, 1: 2}, {1: 2.0, 0: 1.0}, {np.int64(0): 1, np.int64(1): np.float32(2)}):
+        clf = SparseCodingClassifier(
+            lambda shape, n_classes: Shown(shape[0], n_classes),
+            class_weight=weights, n_epochs=2, n_atoms=8, random_state=0,
+        )  # fmt: skip
+        clf.fit(X, y % 2, checkpoint=tmp_path / "c")
+    with pytest.raises(ValueError, match="other data, settings"):
+        clf.set_params(class_weight={0: 1, 1: 3}).fit(X, y % 2, checkpoint=tmp_path / "c")

@@ -104,6 +104,16 @@ def test_network_sees_what_it_is_told_to(iris, network_input):
     np.testing.assert_allclose(clf.decision_function(X), module(torch.from_numpy(X)).detach())
 
 
+def test_logarithms_of_probabilities_are_right_where_those_are_zero(iris):
+    X, y = iris
+    clf = SparseCodingClassifier(n_epochs=5, random_state=0).fit(X, y)
+    np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)), clf.predict_proba(X))
+    with torch.no_grad():
+        clf.module_.network[1].weight.mul_(1e5)
+    assert (clf.predict_proba(X) == 0).any()
+    assert np.isfinite(clf.predict_log_proba(X)).all()
+
+
 @pytest.mark.parametrize("network_input", ["completed", "reconstruction"])
 def test_only_what_the_network_needs_is_coded(iris, network_input, monkeypatch):
     X, y = iris

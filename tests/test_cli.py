@@ -383,6 +383,33 @@ def test_a_model_of_an_array_keeps_its_spellings_until_it_learns_anew(tmp_path):
     assert not hasattr(SparseCodingClassifier.load(model), "missing_values_")
 
 
+def test_infinity_may_stand_for_missing(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    np.savez(tmp_path / "whole.npz", X=X, y=np.arange(30) % 2)
+    X[::3, 0] = np.inf
+    np.savez(tmp_path / "t.npz", X=X, y=np.arange(30) % 2)
+    model, out = str(tmp_path / "m"), str(tmp_path / "filled.npz")
+    arguments = ["--missing", "inf", "--epochs", "3", "--out", model]
+    assert main(["fit", str(tmp_path / "t.npz"), *arguments]) == 0
+    assert main(["impute", model, str(tmp_path / "t.npz"), "--out", out]) == 0
+    filled = np.load(out)["X"]
+    assert np.isfinite(filled).all()
+    np.testing.assert_array_equal(filled[:, 1:], X[:, 1:])
+
+
+def test_columns_may_have_any_name(tmp_path):
+    frame = table().rename(columns={"age": "self"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model, data, out = (str(tmp_path / name) for name in ("m", "t.csv", "filled.csv"))
+    assert main(["fit", data, "--target", "state", "--epochs", "3", "--out", model]) == 0
+    assert main(["impute", model, data, "--out", out]) == 0
+    filled = pd.read_csv(out)
+    assert list(filled) == list(frame)
+    assert filled["self"].notna().all()
+    seen = frame["self"].notna()
+    np.testing.assert_array_equal(filled["self"][seen], frame["self"][seen])
+
+
 def test_dates_in_text_can_become_parquet(tmp_path):
     frame = table().assign(seen="2024-01-11")
     frame.loc[::4, "seen"] = None

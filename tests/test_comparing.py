@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
@@ -157,6 +158,14 @@ def test_no_method_sees_what_a_mask_hides():
     masked = compare(methods, np.ma.masked_array(X, mask), y, cv=2)
     holes = compare(methods, np.where(mask, np.nan, X), y, cv=2)
     assert masked["accuracy"].tolist() == holes["accuracy"].tolist()
+
+
+def test_labels_may_be_tensors(iris):
+    X, y = iris
+    labels = torch.tensor(y, dtype=torch.float64, requires_grad=True)
+    methods = {"halfseen": SparseCodingClassifier(n_epochs=2, random_state=0)}
+    accuracy = [compare(methods, X, kind, cv=2)["accuracy"].item() for kind in (labels, y)]
+    assert accuracy[0] == accuracy[1]
 
 
 def test_labels_that_are_missing_are_named(iris):

@@ -302,5 +302,8 @@ def test_networks_that_are_more_than_their_layers_are_refused(problem):
             multilayer(network, X, reconstruction, observed, sound=True)
     hooked = nn.Sequential(*layers)
     hooked[0].register_forward_hook(lambda *_: None)
-    with pytest.raises(ValueError, match="got Linear, ReLU, Linear with hooks"):
-        multilayer(hooked, X, reconstruction, observed, sound=True)
+    replaced = nn.Sequential(nn.Linear(7, 4), nn.ReLU(), nn.Linear(4, 2))
+    replaced[1].forward = torch.sin
+    for network in (hooked, replaced):
+        with pytest.raises(ValueError, match="got Linear, ReLU, Linear with hooks"):
+            multilayer(network, X, reconstruction, observed, sound=True)

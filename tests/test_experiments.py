@@ -230,6 +230,14 @@ def test_means_and_tests():
     assert paired_difference(some, [{"seed": 7, "a": 0.5}], "a") is None
 
 
+def test_no_rival_is_named_where_none_was_run():
+    place = {"dataset": "synthetic K=4 d=0 P=200", "network": "logistic"}
+    rows = [row_of("Best", s, 0.9 + s / 100, experiment="synthetic") | place for s in range(3)]
+    others = [row_of("MU", s, 0.8 + s / 50, experiment="synthetic") | place for s in range(3)]
+    assert "| 4 | 0 | 75% |  |  |  |  |  |" in results_text(rows)
+    assert "| 4 | 0 | 75% |  |  | MU | +9.00 ± 0.58" in results_text(rows + others)
+
+
 def test_pictures_survive_their_row():
     values = np.array([[0.0, 0.5, np.nan, 1.0]])
     found = unpacked(json.loads(json.dumps(packed(values))))
@@ -278,6 +286,7 @@ def test_copies_of_data_are_not_mixed_and_failures_are_named():
     )
     assert "| CIFAR-10 (JPEG), ResNet-18, 75% | Best | 80.00 (n = 1) | 54.81 |" in text
     assert "| CIFAR-10, ResNet-18, 75% | Best | 60.00 (n = 1) | 54.81 |" in text
+    assert "\n\n- " in text
     assert "ZF resnet18 0: RuntimeError: no luck" in text
     assert text.count("Cells that failed") == 1
     assert "MS resnet18 0:" not in text

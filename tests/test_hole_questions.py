@@ -1,8 +1,10 @@
 """What a fitted classifier says about holes: certificates, plausible completions, measurements."""
 
 import itertools
+import types
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -202,6 +204,20 @@ def test_ranges_that_make_no_sense_are_refused(digits, bounds, message):
         digits[0]["logistic"].certify(digits[1][:2], bounds)
 
 
+def test_names_of_ranges_are_those_of_the_features():
+    frame, y = load_iris(return_X_y=True, as_frame=True)
+    clf = SparseCodingClassifier(n_epochs=5, random_state=0).fit(frame, y)
+    X = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.3)
+    low, high = frame.min(), frame.max()
+    expected = clf.certify(X, (low.to_numpy(), high.to_numpy()))
+    np.testing.assert_array_equal(clf.certify(X, (low, high)).margin, expected.margin)
+    wide = [pd.DataFrame([end] * len(X)) for end in (low, high)]
+    np.testing.assert_array_equal(clf.certify(X, wide).margin, expected.margin)
+    for bounds in ((low[::-1], high), (low, high.rename({frame.columns[0]: "x"}))):
+        with pytest.raises(ValueError, match="names of the features, in their order, 'sepal"):
+            clf.certify(X, bounds)
+
+
 def test_what_cannot_be_bounded_is_refused():
     X, y = load_iris(return_X_y=True)
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -339,9 +355,16 @@ def hooked():
     return layer
 
 
+def replaced():
+    layer = nn.Linear(4, 4)
+    layer.forward = types.MethodType(Bent.forward, Bent(4, 4))
+    return layer
+
+
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
+        (replaced(), "a Linear with hooks or a forward"),
         (Bent(4, 4), "the layer Bent"),
         (type("Own", (nn.Sequential,), {})(nn.Linear(4, 4)), "the layer Own"),
         (hooked(), "a ReLU with hooks"),

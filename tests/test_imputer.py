@@ -1,6 +1,7 @@
 import datetime
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -70,6 +71,17 @@ def test_observed_values_are_kept_and_every_hole_is_filled(digits):
     np.testing.assert_array_equal(completed[seen], before[seen])
     assert np.isfinite(completed).all()
     np.testing.assert_array_equal(incomplete, before)
+
+
+def test_a_map_of_a_file_is_as_good_as_the_model(digits, tmp_path):
+    X = digits[1][:40]
+    imputer = quick(n_atoms=8).fit(digits[1])
+    joblib.dump(imputer, tmp_path / "i")
+    mapped = joblib.load(tmp_path / "i", mmap_mode="r")
+    codes = imputer.encode(X)
+    for name, given in (("transform", X), ("encode", X), ("inverse_transform", codes)):
+        expected = getattr(imputer, name)(given)
+        np.testing.assert_array_equal(getattr(mapped, name)(given), expected)  # no warning either
 
 
 def test_encode_is_the_masked_lasso_and_inverse_transform_its_reconstruction(digits):

@@ -59,11 +59,21 @@ def test_a_module_is_copied_and_a_function_is_called():
         (nn.Linear(4, 5), (4,), "scores of shape"),
         (lambda: "no module", (4,), "torch.nn.Module"),
         (None, (4,), "torch.nn.Module"),
+        (nn.Linear(4, 2, dtype=torch.complex64), (4,), "complex weights"),
+        (nn.Sequential(nn.LazyBatchNorm1d(), nn.Linear(4, 2)), (4,), "Pass a function"),
+        (lambda n_classes: nn.Linear(4, n_classes), (4,), r"takes \(n_classes\)"),
+        (lambda *, sample_shape, n_classes: None, (4,), r"called with \(sample_shape, n_classes\)"),
     ],
 )
 def test_networks_that_do_not_fit_are_refused(network, shape, message):
     with pytest.raises(ValueError, match=message):
         make_network(network, shape, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_torchscript_is_refused():
+    with pytest.raises(ValueError, match="TorchScript"):
+        make_network(torch.jit.script(nn.Linear(4, 2)), (4,), 2)
 
 
 def test_checking_a_network_does_not_train_it():

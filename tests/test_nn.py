@@ -250,6 +250,17 @@ def test_autocast_does_not_touch_what_is_learned():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("tiling", [Whole(), Patches((2,), 1)])
+@pytest.mark.parametrize("worst", [math.inf, -math.inf, 1e25])
+def test_nothing_is_made_up_for_samples_out_of_range(tiling, worst):
+    layer = SparseCompletion(tiling, 4, (3,))
+    X = torch.tensor([[worst, 1, math.nan], [0.5, math.nan, 1]])
+    completed, reconstruction, codes = layer(X, details=True)
+    for values in (completed[0, 2], reconstruction[0], codes[0]):
+        assert not values.isfinite().any()
+    assert torch.equal(completed[1:], layer(X[1:]))
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
 def test_forward_mode_derivatives_are_refused():
     """Without a formula for them, codes would silently count as constants."""

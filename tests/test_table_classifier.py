@@ -375,3 +375,12 @@ def test_categories_of_arrow_are_filled():
     frame = pd.DataFrame({"a": pd.array(["x", "y", None, "x"] * 4, dtype=kind), "b": range(16)})
     completed = short().fit(frame, [0, 1] * 8).impute(frame)
     assert completed["a"].isin(["x", "y"]).all()
+
+
+def test_frames_may_be_asked_for_everywhere(fitted):
+    clf, table = fitted, patients(seed=1)[0]
+    expected = clf.impute(table), clf.predict_log_proba(table)
+    with sklearn.config_context(transform_output="pandas"):
+        pd.testing.assert_frame_equal(clf.impute(table), expected[0])
+        np.testing.assert_array_equal(clf.predict_log_proba(table), expected[1])
+    np.testing.assert_allclose(np.exp(expected[1]), clf.predict_proba(table))

@@ -98,14 +98,39 @@ attempt(X, network="mlp" if rank else "logistic")
 attempt(X, checkpoint=None if rank else "checkpoint")
 attempt(X, network=lambda: nn.Sequential(nn.Linear(4, 3), More(3), nn.Linear(3, 2)))
 """
+# Started by other processes, but with a group; what they split off has none.
+OWN_GROUP = """
+import multiprocessing, os, sys
+import torch.distributed as dist
+from halfseen.team import Team, this_team
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    assert this_team("cpu") == Team(rank, 2)
+    child = os.fork()
+    if child == 0:
+        os._exit(this_team("cpu") != Team())
+    assert os.waitpid(child, 0)[1] == 0
+    dist.barrier()
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    started = [context.Process(target=work, args=(rank, sys.argv[1])) for rank in range(2)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0, 0]
+"""
 # Statistics that run along, but are not batch normalisation's.
 RUNNING = """
 import numpy as np
+import torch
 from torch import nn
 from halfseen import SparseCodingClassifier
 X = np.random.default_rng(0).random((60, 6))
 def network():
     layers = nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True)
+    layers[0].register_buffer("kept", torch.ones(2, dtype=torch.int16))  # not known to gloo
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, 2))
 clf = SparseCodingClassifier(network, n_epochs=2, random_state=0, device="cpu")
 clf.fit(X, np.arange(60) % 2)
@@ -227,6 +252,12 @@ def test_statistics_that_run_along_are_the_same_everywhere():
         assert process.returncode == 0, message
         said.append(out)
     assert said[0] == said[1]
+
+
+def test_processes_with_a_group_of_their_own_are_a_team(tmp_path):
+    (tmp_path / "own_group.py").write_text(OWN_GROUP)
+    command = [sys.executable, tmp_path / "own_group.py", tmp_path / "group"]
+    subprocess.run(command, env=environment(), check=True, timeout=120)
 
 
 def test_a_child_or_a_loner_is_in_no_team(monkeypatch):

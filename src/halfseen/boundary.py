@@ -261,25 +261,6 @@ def require_room(learned: np.ndarray, dtype: np.dtype) -> None:
         )
 
 
-def positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
-    """Return a positive number, or one per row, as a tensor of shape (n_rows,)."""
-    values = finite_floats(values, name).to(like)
-    check_finite(values, name, holes=False)
-    if values.ndim == 0:
-        values = values.expand(n_rows)
-    if values.shape != (n_rows,):
-        raise ValueError(
-            f"{name} must be one number or one per row, shape ({n_rows},); got shape "
-            f"{tuple(values.shape)}."
-        )
-    if not (values > 0).all():
-        raise ValueError(
-            f"{name} must be positive; got {values.min().item():g} in "
-            f"{str(values.dtype).removeprefix('torch.')}."
-        )
-    return values
-
-
 def like_input(result: Tensor, given: object) -> np.ndarray | Tensor:
     """Return a result as the caller gave the data: torch on its device, else numpy."""
     if isinstance(given, Tensor):

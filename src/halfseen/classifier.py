@@ -35,7 +35,8 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     network : {"logistic", "mlp", "cnn4", "cnn4_bn", "resnet18"}, Module or function
         What classifies: a name; any ``torch.nn.Module`` from samples to scores (a copy is
         trained); or a function that makes one, called with ``(sample_shape, n_classes)`` or
-        with nothing.
+        with nothing. What it learns must be in its ``state_dict()``: best epochs, checkpoints
+        and files hold that.
     tiling : Tiling, optional
         How a sample is cut for coding: ``Whole()`` (default), ``Channels()`` or
         ``Patches(size, stride)``.

@@ -141,9 +141,8 @@ def _restored(cls, tree: dict, parameters: dict, device):
         names == [] or (len(names) == shape[0] and all(isinstance(name, str) for name in names))
     ):
         raise ValueError(f"its features are not those of samples of shape {shape}")
-    missing_values = tree.get("missing_values", [])
-    if not all(isinstance(text, str) and is_number(float(text)) for text in missing_values):
-        raise ValueError("what stands for a missing value is no number")
+    missing_values = [str(text) for text in tree.get("missing_values", [])]
+    np.array(missing_values, dtype=np.float64)  # refuses what stands for no number
     background = Background(**{k: v.numpy() for k, v in tree["background"].items()})
     _check_background(background, shape)
     check_history(tree["history"])
@@ -193,7 +192,8 @@ def _tiling_to_plain(tiling: Tiling | None):
         raise ValueError(
             f"{tiling!r} cannot be saved: only Whole, Channels and Patches have a form in the file."
         )
-    return {"name": type(tiling).__name__, **asdict(tiling)}
+    sizes = {name: list(extents) for name, extents in asdict(tiling).items()}
+    return {"name": type(tiling).__name__, **sizes}
 
 
 def _tiling_from_plain(plain) -> Tiling | None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from halfseen.boundary import (
+    check_finite,
     check_squares,
     choose_device,
     finite_floats,
     is_number,
     is_whole,
     like_input,
-    positive_per_row,
     tensors_with_holes,
 )
 
@@ -230,7 +230,7 @@ def sparse_encode(
     check_squares(values, "X")
     atoms = _checked_dictionary(dictionary, values)
     check_settings(tol, max_iter)
-    weight = positive_per_row(alpha, n_rows, "alpha", values)
+    weight = _positive_per_row(alpha, n_rows, "alpha", values)
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:
         init = _checked_init(init, problem)
@@ -298,3 +298,22 @@ def warn_if_unfinished(gap: Tensor, tol: float, advice: str, stacklevel: int) ->
         ConvergenceWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def _positive_per_row(values: Any, n_rows: int, name: str, like: Tensor) -> Tensor:
+    """Return a positive number, or one per row, as a tensor of shape (n_rows,)."""
+    values = finite_floats(values, name).to(like)
+    check_finite(values, name, holes=False)
+    if values.ndim == 0:
+        values = values.expand(n_rows)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"{name} must be one number or one per row, shape ({n_rows},); got shape "
+            f"{tuple(values.shape)}."
+        )
+    if not (values > 0).all():
+        raise ValueError(
+            f"{name} must be positive; got {values.min().item():g} in "
+            f"{str(values.dtype).removeprefix('torch.')}."
+        )
+    return values

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from halfseen.boundary import without_mask
-from halfseen.scoring import require_labels
+from halfseen.scoring import plain_labels, require_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,8 @@ def compare(
         NaN marks a hole.
     y : array of shape (n_samples,)
     cv : int, splitter or iterable of (train, test)
-        As in scikit-learn; a number means stratified folds in the order of the samples.
+        As in scikit-learn; a number means stratified folds in the order of the samples. For
+        splitters that need groups pass their splits: ``list(GroupKFold(5).split(X, y, groups))``.
     X_test : as X, optional
         What the same samples look like when they are tested: for example complete, while
         training sees them with holes. By default X.
@@ -98,7 +99,7 @@ def fold_scores(
     X_test = X if X_test is None else without_mask(X_test)
     check_consistent_length(X, y, X_test)
     require_labels(y)
-    y = np.asarray(y)
+    y = np.asarray(plain_labels(y))
     assert_all_finite(y, input_name="y")
 
     def jobs():

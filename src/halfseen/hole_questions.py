@@ -66,7 +66,8 @@ class HoleQuestions(ScoringClassifier):
             NaN marks a hole.
         bounds : pair (low, high), optional
             Ranges of the missing features, in the units of X: numbers, or arrays of the shape
-            of a sample or of X. By default what was observed in training, ``feature_range_``.
+            of a sample or of X; names of pandas, if there are some, must be those of the features.
+            By default what was observed in training, ``feature_range_``.
 
         Returns
         -------
@@ -204,11 +205,26 @@ class HoleQuestions(ScoringClassifier):
             worth[row, hole] = change
         return worth
 
+    def _require_names(self, end, name: str) -> None:
+        """Refuse ranges whose names are not those of the features, in their order."""
+        features = getattr(self, "feature_names_in_", None)
+        names = getattr(end, "columns", getattr(end, "index", None))
+        if features is None or names is None or callable(names):  # lists have an index(), too
+            return
+        if list(names) != list(features):
+            raise ValueError(
+                f"bounds: {name} must have the names of the features, in their order, "
+                f"{features[0]!r} first; got {list(names)[:5]}. Pass "
+                f"{name}[list(clf.feature_names_in_)]."
+            )
+
     def _ranges(self, bounds, shape: tuple[int, ...]) -> list[Tensor]:
         """Return the ends of the ranges: numbers, or of the shape of a sample or of X."""
         pair = self.feature_range_ if bounds is None else bounds
         if not isinstance(pair, tuple | list | np.ndarray | Tensor) or len(pair) != 2:
             raise ValueError(f"bounds must be a pair (low, high); got {pair!r}.")
+        for end, name in zip(pair, ("low", "high"), strict=True):
+            self._require_names(end, name)
         ends = [
             finite_floats(end, f"bounds: {name}").double().cpu()
             for end, name in zip(pair, ("low", "high"), strict=True)

@@ -228,6 +228,9 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
     def inverse_transform(self, codes) -> np.ndarray:
         """Return the reconstructions that codes stand for, holes and observed values alike.
 
+        It undoes `encode`, not `transform`: what a pipeline completed goes back to its units
+        through the steps before this one, ``pipeline[:-1].inverse_transform(completed)``.
+
         Parameters
         ----------
         codes : array of shape (n_samples, n_atoms) or (n_samples, n_tiles, n_atoms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,14 +59,23 @@ def distinct_data(
 def compared(settings) -> list[tuple[str, object]]:
     """Return the parameters that must be the same in all processes, and when going on later.
 
-    A network has no name that lasts, and an own tiling only that of its class.
+    An own tiling has no name that lasts but that of its class.
     """
     parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
     for name in _OF_A_PLACE:
         del parameters[name]
     if type(parameters["tiling"]).__repr__ is object.__repr__:
         parameters["tiling"] = type(parameters["tiling"]).__qualname__
+    weights = parameters["class_weight"]
+    if isinstance(weights, dict):  # equal ones in another order, or as other numbers
+        plainly = ((repr(plain(label)), float(weight)) for label, weight in weights.items())
+        parameters["class_weight"] = sorted(plainly)
     return sorted(parameters.items())
+
+
+def described(network: nn.Module) -> str:
+    """Return what a network is made of, without places in memory."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(network))
 
 
 def _require_same_data(
@@ -74,7 +84,8 @@ def _require_same_data(
     """Refuse, in all processes, data or settings that are not the same in all of them."""
     some = np.linspace(0, len(values) - 1, _LOOKED_AT).astype(np.int64)
     network = settings.network
-    network = repr(network) if isinstance(network, str | nn.Module) else type(network).__name__
+    if not isinstance(network, str):
+        network = described(network) if isinstance(network, nn.Module) else type(network).__name__
     about = values.shape, str(values.dtype), classes.tolist(), compared(settings), network, is_kept
     digest = hashlib.sha256(repr(about).encode())
     for array in (row_keys(PickedRows(values, some)[:]), labels, weight):

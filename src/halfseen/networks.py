@@ -141,11 +141,20 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
             )
         made = NAMED[network](sample_shape, n_classes)
     elif isinstance(network, nn.Module):
-        made = copy.deepcopy(network)
+        made = _copied(network)
     elif callable(network):
-        parameters = inspect.signature(network).parameters.values()
+        signature = inspect.signature(network)
+        parameters = signature.parameters.values()
         required = [p for p in parameters if p.default is p.empty and p.kind not in _VARIADIC]
-        made = network(sample_shape, n_classes) if required else network()
+        given = (sample_shape, n_classes) if required else ()
+        try:
+            signature.bind(*given)
+        except TypeError as error:
+            raise ValueError(
+                f"a function that makes a network is called with (sample_shape, n_classes), or "
+                f"with nothing if it requires nothing; {network!r} takes {signature}."
+            ) from error
+        made = network(*given)
         # A copy, lest two classifiers share what a function returns twice. What is lazy has not
         # been used yet, and not all of it can be copied.
         lazy = isinstance(made, nn.Module) and _is_lazy(made)
@@ -156,8 +165,30 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
         raise ValueError(
             f"network must be a name, a torch.nn.Module or a function that makes one; got {made!r}."
         )
+    if isinstance(made, torch.jit.ScriptModule):
+        raise ValueError(
+            "the network is compiled to TorchScript, whose weights cannot be given other types and "
+            "places; pass the module that it was made from."
+        )
+    if any(tensor.is_complex() for tensor in (*made.parameters(), *made.buffers())):
+        raise ValueError(
+            "the network has complex weights, and training would keep their real parts alone; "
+            "hold real and imaginary parts as two real tensors."
+        )
     _check_scores(made, sample_shape, n_classes)
     return made
+
+
+def _copied(network: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(network)
+    except ValueError as error:
+        if not _is_lazy(network):
+            raise
+        raise ValueError(
+            f"torch cannot copy this network before it has been used: {error} Pass a function that "
+            f"makes it."
+        ) from error
 
 
 def _is_lazy(network: nn.Module) -> bool:

@@ -45,7 +45,8 @@ class SparseCompletion(nn.Module):
     """Complete tensors with holes by sparse coding, differentiably in the dictionary.
 
     ``nn.Sequential(SparseCompletion(...), network)`` is a network for data with NaN. The
-    loss of the network reaches the dictionary through the codes.
+    loss of the network reaches the dictionary through the codes, by `backward`: there are no
+    second derivatives and no transforms of torch.func.
 
     Parameters
     ----------
@@ -220,8 +221,8 @@ class SparseCompletion(nn.Module):
         Parameters
         ----------
         X : floating-point Tensor of shape (n_samples, *sample_shape)
-            NaN marks a hole. Infinities are not looked for, which would make a GPU wait: the
-            result of such a sample is not finite.
+            NaN marks a hole. Infinities, and values whose squares are infinite, are not refused,
+            which would make a GPU wait: what is computed for such a sample is not finite.
         details : bool
             Return all of a `Completion` instead of the one tensor named by `output`.
         """
@@ -234,7 +235,12 @@ class SparseCompletion(nn.Module):
                 f"{tuple(X.shape)}."
             )
         observed = ~torch.isnan(X)
-        _, reconstruction, codes = self.complete(torch.where(observed, X, 0), observed)
+        values = torch.where(observed, X, 0)
+        _, reconstruction, codes = self.complete(values, observed)
+        # Zero, but NaN where a sample is infinite or so large that its codes mean nothing.
+        spoiled = 0 * values.to(codes.dtype).square().flatten(1).sum(1)
+        codes = codes + spoiled[:, None, None]
+        reconstruction = reconstruction + spoiled.reshape(-1, *(1 for _ in self.sample_shape))
         reconstruction = reconstruction.to(X.dtype)
         # From X itself, so that observed values keep all their digits.
         completed = torch.where(observed, X, reconstruction)

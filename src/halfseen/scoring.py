@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -67,6 +67,10 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_samples, n_classes)."""
         return softmax(self._finite_scores(X), axis=1)
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Return the logarithms of `predict_proba`, also where that is zero but for rounding."""
+        return log_softmax(self._finite_scores(X), axis=1)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample, shape (n_samples,)."""

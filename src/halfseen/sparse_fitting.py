@@ -27,7 +27,7 @@ from halfseen.fitting import (
     training_mode,
     weight_decay,
 )
-from halfseen.learned_data import Data, compared, distinct_data, shared_moments
+from halfseen.learned_data import Data, compared, described, distinct_data, shared_moments
 from halfseen.model import Model, check_settings, module_for, published
 from halfseen.progress import live_line
 from halfseen.team import Team, this_team
@@ -189,7 +189,7 @@ def _checkpoint(settings, path, seed: int, setup: Setup, data: Data, keys) -> Ch
     if not isinstance(completion.tiling, Whole | Channels | Patches):  # not told by its parameters
         digest.update(completion.layout.cpu().numpy().data)
     # A network is what it is made of and what it starts from; code has no name that lasts.
-    digest.update(repr(network).encode())
+    digest.update(described(network).encode())
     for tensor in network.state_dict().values():
         if not isinstance(tensor, Tensor):  # what a module of its own keeps beside tensors
             digest.update(repr(tensor).encode())

@@ -36,7 +36,7 @@ def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
     kind : str
         What the file is, such as "classifier"; `read` asks for it again.
     tree : dict
-        Of dicts with str keys, lists, tensors and what JSON knows.
+        See `require_form`.
     """
     from safetensors.torch import save
 
@@ -45,6 +45,14 @@ def write(path: str | os.PathLike, kind: str, tree: dict) -> None:
     content["checksum"] = _checksum(content, tensors)
     data = save(tensors, {_KEY: json.dumps(content)})
     write_whole(path, lambda temporary: temporary.write_bytes(data))
+
+
+def require_form(tree: dict) -> None:
+    """Refuse a tree that would not come back as it is.
+
+    It may have dicts with text as keys, lists, tensors, numbers, text, truth values and None.
+    """
+    _split(tree, {}, "")
 
 
 def read(path: str | os.PathLike, kind: str) -> dict:
@@ -194,11 +202,16 @@ def _split(tree: Any, tensors: dict[str, Tensor], name: str) -> Any:
         # A copy: safetensors takes no two tensors that share memory.
         tensors[name] = tree.detach().to("cpu", copy=True).contiguous()
         return {_TENSOR: name}
-    if isinstance(tree, dict):
+    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
         return {key: _split(value, tensors, f"{name}/{key}") for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, list):
         return [_split(value, tensors, f"{name}/{i}") for i, value in enumerate(tree)]
-    return tree
+    if tree is None or isinstance(tree, str | int | float):
+        return tree
+    raise ValueError(
+        f"{name.removeprefix('/')} is a {type(tree).__name__}, {one_line(tree)}, which has no form "
+        f"in a file; there are lists, dicts with text as keys, tensors, numbers and text."
+    )
 
 
 def _join(tree: Any, tensors: dict[str, Tensor]) -> Any:

@@ -103,6 +103,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Return the probability of each class, shape (n_rows, n_classes)."""
         return self._fitted().predict_proba(_encoded(self.encoder_, X))
 
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Return the logarithms of `predict_proba`."""
+        return self._fitted().predict_log_proba(_encoded(self.encoder_, X))
+
     def certify(self, X) -> Certificate:
         """Say for each row whether its holes could change the class.
 
@@ -211,5 +215,5 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _encoded(encoder: TableEncoder, X) -> np.ndarray:
-    """Return the numbers of a table, as an array even where frames were asked for."""
-    return np.asarray(encoder.transform(X))
+    """Return the numbers of a table, as an array of its own even where frames were asked for."""
+    return np.array(encoder.transform(X))

@@ -21,6 +21,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_split_off = False  # whether a fork has copied the group of the process before it
+
+
+def _remember_group() -> None:
+    global _split_off
+    _split_off = dist.is_available() and dist.is_initialized()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_remember_group)
+
 
 @dataclass(frozen=True)
 class Team:
@@ -62,7 +73,8 @@ class Team:
         with _someone_may_stop():
             for tensor in tensors:
                 values = tensor.contiguous()
-                dist.broadcast(values, 0)
+                # As bytes: backends do not know every type.
+                dist.broadcast(values.reshape(-1).view(torch.uint8), 0)
                 tensor.copy_(values)
 
     def from_first(self, value: Any) -> Any:
@@ -102,11 +114,12 @@ def this_team(device: str | torch.device) -> Team:
         The parameter `device` of what is to be trained. If it may be a GPU, each process
         of a machine takes another one.
     """
-    # A worker that one of the processes has started is none of them.
-    child = multiprocessing.parent_process() is not None
-    if not dist.is_available() or child or os.environ.get("HALFSEEN_ALONE") == "1":
+    if not dist.is_available() or _split_off or os.environ.get("HALFSEEN_ALONE") == "1":
         return Team()
     if not dist.is_initialized():
+        # A worker that one of the processes has started is none of them.
+        if multiprocessing.parent_process() is not None:
+            return Team()
         by_torchrun = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
         if not by_torchrun or int(os.environ["WORLD_SIZE"]) == 1:
             return Team()

@@ -75,8 +75,11 @@ def check_supported(network: nn.Module) -> None:
                 f"certify() knows no bounds for the layer {kind.__name__}. It takes the named "
                 f"networks, such as 'mlp' and 'cnn4', and nn.Sequential of {names}."
             )
-        if part._forward_hooks or part._forward_pre_hooks:
-            raise ValueError(f"certify() knows no bounds for a {kind.__name__} with hooks.")
+        if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
+            raise ValueError(
+                f"certify() knows no bounds for a {kind.__name__} with hooks or a forward() of its "
+                f"own."
+            )
         if isinstance(part, _NORMS) and part.running_mean is None:
             raise ValueError(
                 f"certify() knows no bounds for a {kind.__name__} without running statistics: a "

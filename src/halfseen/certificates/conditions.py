@@ -253,10 +253,13 @@ def _linear_layers(network: nn.Module) -> list[nn.Linear]:
     layers = [m for m in layers_of(network) if type(m) not in (nn.Flatten, nn.Identity)]
     wanted = [nn.Linear if place % 2 == 0 else nn.ReLU for place in range(len(layers))]
     fits = all(type(m) is kind for m, kind in zip(layers, wanted, strict=True))
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+    hooked = any(
+        m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in network.modules()
+    )
     if not fits or hooked or len(layers) % 2 == 0:
         raise ValueError(
             f"linear layers with ReLU between them were expected, such as network='mlp'; got "
-            f"{', '.join(type(m).__name__ for m in layers)}{' with hooks' if hooked else ''}."
+            f"{', '.join(type(m).__name__ for m in layers)}"
+            f"{' with hooks or a forward() of their own' if hooked else ''}."
         )
     return [m for m in layers if isinstance(m, nn.Linear)]

@@ -29,8 +29,8 @@ class Data:
     Attributes
     ----------
     X : DataFrame or ndarray
-    y : ndarray or None
-        Labels, if they are there.
+    y : ndarray
+        Labels; None if there are none.
     names : list of str or None
         Of the files, if these are images.
     whole : DataFrame or None

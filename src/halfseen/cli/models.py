@@ -162,7 +162,8 @@ def impute(
     still = np.asarray(pd.isna(completed))
     n_left, n_filled = int(still.sum()), int((np.asarray(holes) & ~still).sum())
     if given.is_table:
-        table = given.whole.assign(**{name: completed[name] for name in completed.columns})
+        table = given.whole.copy()
+        table[completed.columns] = completed
         # Text of a CSV file becomes numbers and dates in Parquet; what has types keeps them.
         untyped = out.suffix.lower() == ".parquet" and data.suffix.lower() != ".parquet"
         write_frame(out, typed(table, clf.encoder_) if untyped else table)

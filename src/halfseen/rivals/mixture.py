@@ -165,6 +165,12 @@ class MixtureNetwork(HoleNetwork):
                 f"that reshape, with a Linear or convolution layer; got {type(first).__name__} "
                 f"there."
             )
+        if "weight" not in dict(first.named_parameters(recurse=False)):
+            raise ValueError(
+                f"NN-GMM needs a first layer that holds its own weight; that of this "
+                f"{type(first).__name__} is computed from other parameters: leave out weight_norm, "
+                f"spectral_norm or other parametrisations there."
+            )
         if getattr(first, "padding_mode", "zeros") not in ("zeros", "circular"):
             raise ValueError(
                 f"NN-GMM needs a convolution that sees every feature once in a window; got "

@@ -97,6 +97,8 @@ def run_by_steps(
         history, best = saved["history"], saved["best"]
     elif prepare is not None:
         prepare()
+    if checkpoint is not None:  # before anything is trained that could not be written
+        storage.require_form({name: m.state_dict() for name, m in trainer.modules.items()})
     trainer.start()
     last_write, cost = -math.inf, 0.0
     while not _is_over(history, trainer, validation):
