@@ -18,7 +18,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from halfseen import Channels, Patches, Published, SparseCodingClassifier, SparseCodingImputer
+from halfseen import (
+    Channels,
+    Patches,
+    Published,
+    SparseCodingClassifier,
+    SparseCodingImputer,
+    sparse_encode,
+)
 from halfseen.nn import SparseCompletion
 from halfseen.rivals import mean_fill
 
@@ -252,13 +259,27 @@ def test_images_with_a_convolutional_network_and_patches():
         clf.predict(X[:, :, :7])
 
 
-def test_channels_and_signals():
+def test_channels_and_windows_are_coded_one_by_one():
     X, y = load_digits(return_X_y=True)
     signals = punched(X[:300].reshape(-1, 2, 32))
-    clf = SparseCodingClassifier(tiling=Channels(), n_epochs=3, random_state=0)
-    assert clf.fit(signals, y[:300]).transform(signals).shape == (300, 2, 32)
-    clf = SparseCodingClassifier(tiling=Patches((8,), 8), n_epochs=3, random_state=0)
-    assert clf.fit(signals[:, 0], y[:300]).transform(signals[:, 0]).shape == (300, 4, 8)
+    for tiling, samples, n_tiles in (
+        (Channels(), signals, 2),
+        (Patches((8,), 8), signals[:, 0], 4),
+    ):
+        clf = SparseCodingClassifier(tiling=tiling, n_epochs=3, random_state=0)
+        module = clf.fit(samples, y[:300]).module_
+        module.completion.tol = 1e-10
+        centred = module.standardise(torch.from_numpy(samples)) - module.completion.mean
+        alpha = module.completion.alpha(~centred.isnan(), centred.dtype)
+        expected = sparse_encode(
+            centred.reshape(300 * n_tiles, -1),
+            module.completion.dictionary.detach(),
+            alpha.repeat_interleave(n_tiles),
+            tol=1e-10,
+        )
+        found = clf.transform(samples)
+        np.testing.assert_allclose(found, expected.reshape(300, n_tiles, -1), atol=1e-4)
+        assert (found != 0).any(-1).mean() > 0.5
 
 
 def test_a_network_of_ones_own(iris):
