@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,10 @@ def planned(rows: list[dict]) -> dict[str, tuple[str, list[dict]]]:
         some = tuning.whole_grids(some) if name == "tuning" else some
         if some:
             found[name.capitalize()] = (f"{name}.png", some)
-    for row in newest([row for row in rows if row["experiment"] == "examples"]):
-        parts = (row["dataset"], row["variant"], row["mechanism"], row["method"])
+    shown = newest([row for row in rows if row["experiment"] == "examples"])
+    names = itemgetter("dataset", "variant", "mechanism", "method")
+    for row in sorted(shown, key=names):  # in one order, however they were run
+        parts = names(row)
         words = " ".join(part for part in parts if part)
         file = "examples_" + re.sub(r"\W+", "_", words.lower()).strip("_") + ".png"
         found[f"Examples: {words}"] = (file, [row])
