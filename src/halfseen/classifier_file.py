@@ -15,7 +15,7 @@ from halfseen.boundary import is_number, is_whole, plain
 from halfseen.model import check_settings, make_module
 from halfseen.networks import named_shapes
 from halfseen.sparse_fitting import Fitted
-from halfseen.tilings import Channels, Patches, Tiling, Whole
+from halfseen.tilings import Channels, Patches, Tiling, Whole, tiling_of
 from halfseen.training.loop import check_history
 from halfseen.training.published import Published
 
@@ -156,8 +156,7 @@ def _check_sizes(classifier, weights: dict, shape: tuple, n_classes: int) -> Non
     """Refuse settings that ask for more, or for other things, than the weights of the file."""
     for name in ("standardise.centre", "standardise.scale"):
         _check_shape(name, weights[name], shape)
-    tiling = Whole() if classifier.tiling is None else classifier.tiling
-    n_tile_features = tiling.layout(shape).shape[1]
+    n_tile_features = tiling_of(classifier).layout(shape).shape[1]
     atoms = weights["completion.atoms"]
     n_atoms = classifier.n_atoms or max(1, min(len(atoms), n_tile_features))
     _check_shape("completion.atoms", atoms, (n_atoms, n_tile_features))

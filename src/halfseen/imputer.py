@@ -32,7 +32,7 @@ from halfseen.dictionary import (
 from halfseen.disk import MappedRows, PickedRows, gpu_memory_is_told, slices
 from halfseen.moments import ObservedMoments
 from halfseen.tile_coder import TileCoder
-from halfseen.tilings import Tiling, Whole
+from halfseen.tilings import Tiling, tiling_of
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
 
@@ -269,7 +269,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         n_tile_features = self._checked_layout(values.shape[1:]).shape[1]
         if n_tile_features != self.components_.shape[1]:
             raise ValueError(
-                f"{self._tiling()} makes tiles of {n_tile_features} features, but atoms of "
+                f"{tiling_of(self)} makes tiles of {n_tile_features} features, but atoms of "
                 f"{self.components_.shape[1]} were learned; fit again after changing the tiling."
             )
 
@@ -286,10 +286,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         require(
             self, "tiling", known, "None or a tiling such as Whole(), Channels() or Patches(8, 4)"
         )
-        return self._tiling().layout(tuple(sample_shape))
-
-    def _tiling(self) -> Tiling:
-        return Whole() if self.tiling is None else self.tiling
+        return tiling_of(self).layout(tuple(sample_shape))
 
     def _like(self, kind: np.dtype) -> Tensor:
         """Return an empty tensor of the device and dtype to learn in."""
@@ -335,7 +332,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
 
     def _coder(self) -> TileCoder:
         return TileCoder(
-            self._tiling(),
+            tiling_of(self),
             self.components_,
             self._moments,
             self.alpha_,

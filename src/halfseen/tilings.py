@@ -101,6 +101,11 @@ class Tiling(ABC):
         return put_together(tiles, layout.to(tiles.device), sample_shape)
 
 
+def tiling_of(estimator) -> Tiling:
+    """Return the tiling that an estimator was given; by default samples are not cut."""
+    return Whole() if estimator.tiling is None else estimator.tiling
+
+
 def cut(X: Tensor, layout: Tensor) -> Tensor:
     """Cut samples into tiles by a layout on their device, see `Tiling.split`."""
     return X.flatten(1)[:, layout]
