@@ -76,7 +76,7 @@ class TileCoder:
 
     def reconstruction(self, codes: Tensor) -> np.ndarray:
         """Turn codes of shape (n_samples, n_tiles, n_atoms) into samples of their dtype."""
-        dictionary = torch.tensor(self.dictionary).to(codes)  # it may be a map of a file
+        dictionary = torch.tensor(self.dictionary, device="cpu").to(codes)  # may be a map
         with torch.autocast(codes.device.type, enabled=False):
             tiles = codes @ dictionary
         merged = self.tiling.merge(tiles, self.moments.mean.shape).cpu().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -168,6 +169,20 @@ def _read_archive(path: Path, target: str | None, missing: list[str]) -> Data:
     return Data(_without(X, missing), y)
 
 
+def _refuse_deep_pictures(folder: Path) -> None:
+    """Refuse pictures in folders of folders; links to such folders are not followed."""
+    for kind in sorted(folder.iterdir()):
+        for place, _, names in os.walk(kind):
+            path = Path(place)
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            for name in [] if hidden or path == kind else sorted(names):
+                if Path(name).suffix.lower() in PICTURES and not name.startswith("."):
+                    raise ValueError(
+                        f"{str(path / name)!r} lies too deep: images are read from "
+                        f"{str(folder)!r} and from the folders in it."
+                    )
+
+
 def _read_folder(folder: Path, missing: list[str]) -> Data:
     """Read images; those in folders have the names of the folders as labels."""
     files = sorted(
@@ -176,13 +191,7 @@ def _read_folder(folder: Path, missing: list[str]) -> Data:
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
         and (path.is_file() or not path.exists())  # a link to nothing is told of
     )
-    for path in folder.glob("*/*/**/*"):
-        shown = not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if shown and path.suffix.lower() in PICTURES:
-            raise ValueError(
-                f"{str(path)!r} lies too deep: images are read from {str(folder)!r} and from the "
-                f"folders in it."
-            )
+    _refuse_deep_pictures(folder)
     paths = [
         path for path in files if path.suffix.lower() in PICTURES and not path.stem.endswith(_MASK)
     ]
