@@ -164,8 +164,8 @@ def _choices(
             for way in ways
             for price in prices
         ]
-    if method == "Seq. Sp.":
-        base = {**SIMULTANEOUS[kind], **training, **own}
+    if method == "Seq. Sp.":  # the paper's Algorithm 3: the network learns reconstructions
+        base = {**SIMULTANEOUS[kind], "network_input": "reconstruction", **training, **own}
         return [rivals.sequential_sparse(network, **{**base, **price}) for price in prices]
     if method == "Algorithm 1":  # as published, nothing chosen
         published = published_settings(f"{kind}-{network}", rate)
