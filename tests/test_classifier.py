@@ -26,6 +26,7 @@ from halfseen import (
     SparseCodingImputer,
     sparse_encode,
 )
+from halfseen.fitting import split_for_validation
 from halfseen.nn import SparseCompletion
 from halfseen.rivals import mean_fill
 
@@ -340,6 +341,23 @@ def test_early_stopping_keeps_the_best_epoch(iris):
         SparseCodingClassifier(validation_fraction=0.01).fit(X[::10], y[::10])
 
 
+def test_every_class_is_learned_from_however_much_is_held_out():
+    labels = np.array([0] * 40 + [1, 1] + [2])
+    learned, held_out = split_for_validation(0.75, labels, 0)
+    assert sorted(labels[learned]) == [0] * 10 + [1, 2]
+    assert len(held_out) == 31
+
+
+def test_the_default_decay_is_the_documented_one(blobs):
+    X, y = blobs
+    for network, decay in (("mlp", 0.5), ("logistic", 0.001)):
+        default, named = (
+            SparseCodingClassifier(network, n_epochs=2, random_state=0, **chosen).fit(X, y)
+            for chosen in ({}, {"weight_decay": decay})
+        )
+        np.testing.assert_array_equal(default.predict_proba(X), named.predict_proba(X))
+
+
 def test_early_stopping_waits_for_the_network_of_algorithm_3(blobs):
     clf = SparseCodingClassifier(
         training=Published(**RATES, sequential=True), n_epochs=30, validation_fraction=0.3
@@ -383,6 +401,29 @@ def test_values_out_of_range_are_refused(iris):
         clf.predict(np.full((1, 4), 1e39))
     with pytest.raises(ValueError, match="without features"):
         clf.fit(np.zeros((6, 2, 0)), [0, 1] * 3)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "predict",
+        "predict_proba",
+        "decision_function",
+        "transform",
+        "impute",
+        "certify",
+        "completion_proba",
+        "what_to_measure",
+    ],
+)
+@pytest.mark.parametrize(("dtype", "huge"), [(np.float64, 1e300), (np.float32, 1e25)])
+def test_holes_beside_values_too_large_to_code_are_not_filled(iris, question, dtype, huge):
+    X, y = iris
+    clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X.astype(dtype), y)
+    new = X[:300].astype(dtype)
+    new[7] = [huge, 1, 1, np.nan]
+    with pytest.raises(ValueError, match="of row 7 of X are not finite: its values"):
+        getattr(clf, question)(new)
 
 
 def test_fits_in_threads_do_not_disturb_each_other(blobs):

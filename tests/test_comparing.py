@@ -5,6 +5,7 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import (
@@ -174,3 +175,18 @@ def test_labels_that_are_missing_are_named(iris):
     labels[3] = None
     with pytest.raises(ValueError, match="the first is sample 3"):
         compare({"halfseen": SparseCodingClassifier()}, X, labels)
+
+
+def test_labels_may_be_a_column(iris):
+    X, y = iris
+    methods = {"mean fill": rivals.mean_fill(n_epochs=5, random_state=0)}
+    expected = compare(methods, X, y, cv=2)
+    frame = pd.DataFrame({"y": y})
+    for labels in (frame, np.array(y)[:, None]):
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            found = compare(methods, X, labels, cv=2)
+        np.testing.assert_allclose(found["log_loss"], expected["log_loss"])
+    lacking = frame.astype(object)
+    lacking.iloc[2] = None
+    with pytest.raises(ValueError, match="the first is sample 2"):
+        compare(methods, X, lacking)

@@ -121,6 +121,13 @@ def test_mar_depends_on_observed_features_alone():
     np.testing.assert_array_equal(np.isnan(ampute(changed, "mar", 0.4, random_state=3)), holes)
 
 
+def test_units_of_the_features_do_not_decide_what_drives_holes():
+    X = made((500, 10))
+    scales = 10.0 ** np.arange(-4, 6)
+    holes = [np.isnan(ampute(some, "mar", 0.3, random_state=0)) for some in (X, 3 + X * scales)]
+    np.testing.assert_array_equal(*holes)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("rate", RATES)
 def test_columns_are_lost_whole(rate, shape):

@@ -127,11 +127,14 @@ def test_atoms_have_norm_one_under_any_optimiser(batch):
     torch.testing.assert_close(layer(batch(5, 8)), before)
 
 
-def test_observed_values_keep_their_digits_and_an_empty_batch_passes():
-    layer = SparseCompletion(Whole(), 6, (2,))
+@pytest.mark.parametrize("solver", ["auto", "cd", "fista", "subgradient"])
+def test_observed_values_keep_their_digits_and_an_empty_batch_passes(solver):
+    layer = SparseCompletion(Whole(), 6, (2,), solver=solver)
     X = torch.tensor([[1e9 + 0.5, math.nan]], dtype=torch.float64)
     assert layer(X)[0, 0] == X[0, 0]
     assert layer(X[:0]).shape == (0, 2)
+    layer(X[:0]).sum().backward()
+    assert (layer.atoms.grad == 0).all()
 
 
 def test_rows_are_independent(batch):

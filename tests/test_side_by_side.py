@@ -39,6 +39,14 @@ def test_networks_that_may_draw_random_numbers_are_refused():
     assert fit_side_by_side([]) == []
 
 
+def test_one_classifier_in_two_jobs_is_refused():
+    X, y = np.random.default_rng(0).random((20, 4)), np.arange(20) % 2
+    clf = SparseCodingClassifier(n_epochs=1)
+    with pytest.raises(ValueError, match="in several jobs.*clone"):
+        fit_side_by_side([(clf, X, y), (clf, X[:10], y[:10])])
+    assert not hasattr(clf, "module_")
+
+
 def test_training_is_the_same_within_autocast():
     X, y = load_digits(return_X_y=True)
     X, y = ampute(X[:100].astype(np.float32), "random", 0.5, random_state=0), y[:100]

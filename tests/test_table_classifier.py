@@ -330,6 +330,24 @@ def test_that_values_are_missing_does_not_fill_them():
         assert filled[name].between(holes[name].min(), holes[name].max()).all()
 
 
+def test_filled_values_stay_within_the_range_of_training():
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({name: random.normal(size=60) for name in "abc"})
+    y = (table["a"] > 0).to_numpy()
+    holes = table.mask(random.random(table.shape) < 0.2)
+    clf = SparseCodingClassifier(n_epochs=1, lambda_l1=1e-3, random_state=0)
+    fitted = TableClassifier(clf).fit(holes, y)
+    far = pd.DataFrame({"a": 40 * random.normal(size=60), "b": np.nan, "c": np.nan})
+    encoded = fitted.encoder_.transform(far)
+    encoded[:, 3:] = np.nan  # the signs that values are missing do not fill them
+    raw = fitted.encoder_.inverse_transform(fitted.classifier_.impute(encoded))
+    filled = fitted.impute(far)
+    for name in ("b", "c"):
+        ends = holes[name].min(), holes[name].max()
+        assert not raw[name].between(*ends).all()  # so there is something to hold back
+        np.testing.assert_allclose(filled[name], raw[name].clip(*ends))
+
+
 def test_a_refit_without_names_forgets_them(tmp_path):
     table = pd.DataFrame({"a": [1.0, 2, None, 4] * 9, "b": [1, 0, 1, 0.0] * 9})
     y = [0, 1, 1, 0] * 9

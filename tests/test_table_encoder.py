@@ -307,3 +307,12 @@ def test_types_of_arrow_that_are_not_known_are_refused(value, arrow):
     assert encoder.columns_[0].kind == "number"
     with pytest.raises(ValueError, match="column 'x' has the type .*convert it"):
         encoder.transform(pd.DataFrame({"x": column}))
+
+
+def test_what_is_no_table_is_told():
+    with pytest.raises(ValueError, match=r"no rows or no columns; its shape is \(0, 1\)"):
+        TableEncoder().fit(pd.DataFrame({"a": []}))
+    with pytest.raises(ValueError, match=r"pass X.collect\(\)"):
+        TableEncoder().fit(pl.LazyFrame({"a": [1, 2]}))
+    with pytest.raises(ValueError, match=r"got a dict: pass pandas.DataFrame"):
+        TableEncoder().fit({"a": [1, 2]})

@@ -4,7 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from halfseen import Channels, Patches, Whole
+from halfseen import Channels, Patches, SparseCodingClassifier, SparseCodingImputer, Whole
+from halfseen.nn import SparseCompletion
+from halfseen.tilings import Tiling
 
 CASES = [
     (Whole(), (7,)),
@@ -109,3 +111,22 @@ def test_a_layout_asked_for_among_fake_tensors_is_real_later():
     with FakeTensorMode():
         Patches(3, 2).layout((5, 11))
     assert Patches(3, 2).layout((5, 11)).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("places", "n_there"), [([[0, 1]], 2), ([[0, 1, 1], [0, 1, 2]], 3), ([[0, 1, 3]], 2)]
+)
+def test_a_tiling_of_ones_own_that_loses_features_is_refused(places, n_there):
+    class Own(Tiling):
+        def layout(self, sample_shape):
+            return torch.tensor(places)
+
+    message = rf"each of the 3 features.*got one that has {n_there} of them"
+    X = np.random.default_rng(0).random((20, 3))
+    for make in (
+        lambda: SparseCompletion(Own(), 2, (3,)),
+        lambda: SparseCodingImputer(tiling=Own(), n_steps=2).fit(X),
+        lambda: SparseCodingClassifier(tiling=Own(), n_epochs=1).fit(X, X[:, 0] > 0.5),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()

@@ -24,6 +24,7 @@ from halfseen.rivals import base
 from halfseen.solvers.fista import FixedSteps, largest_curvature
 from halfseen.training.completing import CodingPlan
 from halfseen.training.joint import Joint
+from halfseen.training.loop import accuracy
 from halfseen.training.plan import one_cycle
 from halfseen.training.published import PublishedSequential, Simultaneous
 from halfseen.training.samples import Samples
@@ -346,6 +347,65 @@ def test_batch_normalisation_does_not_learn_or_mix_in_code_steps():
     with evaluating(network):
         assert not network.training
     assert network.training
+
+
+def test_published_code_steps_see_the_network_in_evaluation_mode():
+    trainer = make_trainer(Simultaneous, rates=Published(), label_weight=1.0)
+    network = nn.Sequential(nn.Linear(N_FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
+    trainer.modules["network"] = network.train()
+    rows = torch.arange(N_SAMPLES)
+    batch, codes = trainer.samples.rows(rows), trainer.codes[rows]
+    trainer._update_codes(rows, batch, codes, 1.0)
+    together = trainer.codes.clone()
+    assert int(network[1].num_batches_tracked) == 0
+    assert network.training
+    trainer.codes[:] = codes
+    rate = trainer.rates.code_rate / N_SAMPLES  # a batch of one has its own mean
+    for row in range(N_SAMPLES):
+        one = torch.tensor([row])
+        trainer.rates = Published(code_rate=rate)
+        trainer._update_codes(one, batch.rows(one), codes[one], 1.0)
+    torch.testing.assert_close(trainer.codes, together)
+
+
+def test_the_price_of_a_code_starts_sixfold_in_joint_training():
+    trainer = make_trainer(Joint)
+    prices = []
+    for n_steps in range(11):
+        trainer.n_steps = n_steps
+        trainer.set_rates()
+        trainer.codes.zero_()
+        codes = trainer._code_steps(torch.arange(N_SAMPLES), trainer.samples)
+        problem = trainer.completion.problem(
+            trainer.samples.X, trainer.samples.observed, trainer.completion.dictionary.detach()
+        )
+        factor = 6 ** max(0.0, 1 - n_steps / 10 / 0.6)
+        priced = replace(problem, alpha=factor * problem.alpha)
+        prices.append(priced.alpha[0].item())
+        for _ in range(60):  # from there to the minimum, still at this price
+            trainer.codes[:] = codes
+            codes = trainer._code_steps(torch.arange(N_SAMPLES), trainer.samples)
+        assert priced.relative_gap(codes[:, 0]).max() < 1e-3
+    assert prices[0] == pytest.approx(6 * prices[-1])
+
+
+def test_the_validation_accuracy_is_weighted():
+    trainer = make_trainer(Joint)
+    trainer.samples.weight[:] = torch.arange(N_SAMPLES)
+    labels = trainer.scores(trainer.samples.X, trainer.samples.observed).argmax(1)
+    trainer.samples.y[:] = labels
+    trainer.samples.y[4:] = (labels[4:] + 1) % N_CLASSES
+    assert accuracy(trainer, trainer.samples) == pytest.approx((1 + 2 + 3) / (1 + 2 + 3 + 4 + 5))
+
+
+def test_a_batch_counts_by_its_weight_among_all_samples():
+    """Steps of light batches are short: else a light sample would move as much as a heavy one."""
+    losses = torch.ones(N_SAMPLES, dtype=torch.float64)
+    trainer = make_trainer(Simultaneous, rates=Published())
+    trainer.samples.weight[:] = torch.arange(N_SAMPLES)
+    rows = torch.tensor([0, 1])
+    assert trainer.weighted_mean(losses[rows], rows).item() == pytest.approx(0.5)
+    assert trainer.weighted_mean(losses, torch.arange(N_SAMPLES)).item() == pytest.approx(2.5)
 
 
 def test_schedule_rises_then_falls_to_zero():

@@ -142,6 +142,12 @@ def tensors_with_holes(
     return torch.where(observed, X, 0), observed
 
 
+def refuse_lazy(X: Any) -> None:
+    """Refuse a frame of polars whose rows have not been read."""
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise ValueError("X is a lazy frame, not read yet; pass X.collect().")
+
+
 def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     """Return the samples given to an estimator as a float array, checked; NaN is a hole."""
     from sklearn.utils.validation import check_array
@@ -149,8 +155,7 @@ def checked_samples(X: Any, estimator: Any) -> np.ndarray:
     if isinstance(X, Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
-    if hasattr(X, "collect") and not hasattr(X, "shape"):
-        raise ValueError("X is a lazy frame, not read yet; pass X.collect().")
+    refuse_lazy(X)
     if isinstance(X, np.ndarray) and X.dtype == object:
         X = _without_na(X)
     if _has_times(X):

@@ -18,6 +18,7 @@ from halfseen.hole_questions import HoleQuestions
 from halfseen.model import Model
 from halfseen.networks import NetworkSpec
 from halfseen.nn import SparseCompletion
+from halfseen.scoring import require_finite
 from halfseen.sparse_fitting import Fitted, fit_classifier
 from halfseen.tilings import Tiling
 from halfseen.training.published import Published
@@ -220,6 +221,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         module = self._module()
         parts = _in_parts(module, values, lambda X: module.completion(X, details=True).codes)
         codes = np.concatenate([part for _, part in parts]).astype(values.dtype, copy=False)
+        require_finite(codes, "codes")
         return codes[:, 0] if codes.shape[1] == 1 else codes
 
     def inverse_transform(self, codes) -> np.ndarray:
@@ -299,7 +301,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         return np.concatenate([part for _, part in _in_parts(module, values, scores)])
 
-    def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
+    def _completed(self, values: np.ndarray | MappedRows, first: int = 0) -> np.ndarray:
         require_room(self.feature_range_, values.dtype)
         completed = np.empty(values.shape, values.dtype)
         module = self._module()
@@ -309,6 +311,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         for some, part in _in_parts(module, values, filled):
             given = values[some]
+            require_finite(part, "completed values", first + some.start)
             completed[some] = np.where(np.isnan(given), part, given)
         return completed
 

@@ -88,7 +88,12 @@ def fold_scores(
         method, fold, n_train, n_test, accuracy, log_loss, fit_seconds, predict_seconds.
     """
     from sklearn.model_selection import check_cv
-    from sklearn.utils import _safe_indexing, assert_all_finite, check_consistent_length
+    from sklearn.utils import (
+        _safe_indexing,
+        assert_all_finite,
+        check_consistent_length,
+        column_or_1d,
+    )
     from sklearn.utils.parallel import Parallel, delayed
 
     if not isinstance(estimators, Mapping) or not estimators:
@@ -99,7 +104,7 @@ def fold_scores(
     X_test = X if X_test is None else without_mask(X_test)
     check_consistent_length(X, y, X_test)
     require_labels(y)
-    y = np.asarray(plain_labels(y))
+    y = column_or_1d(plain_labels(y), warn=True)
     assert_all_finite(y, input_name="y")
 
     def jobs():

@@ -170,7 +170,7 @@ def shuffled_batches(
 ) -> Iterator[Tensor]:
     """Yield `n_batches` of row numbers, passing over all rows in a new order again and again.
 
-    What is left at the end of a pass and too short for a batch waits for the next.
+    What is left at the end of a pass and too short for a batch is left out of that pass.
     """
     batch_size = int(batch_size)  # torch does not split by numpy's numbers
 

@@ -136,10 +136,11 @@ def split_for_validation(fraction: float | None, labels: np.ndarray, seed: int) 
     held_out = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         rows = random.permutation(np.flatnonzero(labels == label))
-        held_out[rows[: round(fraction * len(rows))]] = True
-    if held_out.all() or not held_out.any():
+        # Every class is learned from.
+        held_out[rows[: min(round(fraction * len(rows)), len(rows) - 1)]] = True
+    if not held_out.any():
         raise ValueError(
             f"validation_fraction={fraction} of {len(labels)} distinct samples leaves nothing to "
-            f"{'learn from' if held_out.all() else 'validate with'}."
+            f"validate with."
         )
     return torch.from_numpy(np.flatnonzero(~held_out)), torch.from_numpy(np.flatnonzero(held_out))

@@ -47,8 +47,8 @@ class HoleQuestions(ScoringClassifier):
     completion_error_: np.ndarray
 
     @abstractmethod
-    def _completed(self, values: np.ndarray) -> np.ndarray:
-        """Return checked samples with their holes filled."""
+    def _completed(self, values: np.ndarray, first: int = 0) -> np.ndarray:
+        """Return checked samples with their holes filled; `first` is the number of the first."""
 
     @abstractmethod
     def _module(self) -> Model:
@@ -102,17 +102,17 @@ class HoleQuestions(ScoringClassifier):
         dtype = module.completion.atoms.dtype  # in which new values are rounded
         ends = [end.to(dtype).double() for end in self._ranges(bounds, values.shape)]
         ends = [end.expand(values.shape) for end in ends]
+        labels = torch.from_numpy(self._finite_scores(values).argmax(1))
 
         def certified(some: slice) -> Certificate:
             given = np.array(values[some])
-            label = torch.from_numpy(self._scores(given).argmax(1)).to(scale.centre.device)
             known = scale(torch.from_numpy(given).to(dtype).to(scale.centre))
             if free is not None:
                 known[torch.from_numpy(free[some]).to(known.device)] = torch.nan
             low, high = (
                 torch.where(known.isnan(), scale(end[some].to(scale.centre)), known) for end in ends
             )
-            return certify_ranges(network, low, high, label)
+            return certify_ranges(network, low, high, labels[some].to(low.device))
 
         parts = in_parts(len(values), _SAMPLES_AT_ONCE, certified)
         return Certificate.joined([part for _, part in parts])
@@ -145,7 +145,7 @@ class HoleQuestions(ScoringClassifier):
         count = np.zeros((len(values), len(self.classes_)), dtype=np.int64)
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             given = np.array(values[some])
-            completed, holes = self._completed(given), np.isnan(given)
+            completed, holes = self._completed(given, some.start), np.isnan(given)
             for drawn in slices(len(errors), _ENTRIES_AT_ONCE // given.size):
                 added = np.where(holes, errors[drawn, None], 0)
                 filled = (completed + added).astype(given.dtype, copy=False)
@@ -179,19 +179,19 @@ class HoleQuestions(ScoringClassifier):
         n_best = min(int(n_best), math.prod(self._sample_shape))
         feature = np.empty((len(values), n_best), dtype=np.int64)
         gain = np.empty((len(values), n_best))
+        now = softmax(self._finite_scores(values), axis=1)
         for some in slices(len(values), _SAMPLES_AT_ONCE):
-            worth = self._worth(np.array(values[some]))
+            worth = self._worth(np.array(values[some]), now[some])
             best = np.argsort(-worth, axis=1, kind="stable")[:, :n_best]
             found = np.take_along_axis(worth, best, axis=1)
             feature[some] = np.where(found < 0, -1, best)
             gain[some] = np.where(found < 0, np.nan, found)
         return Measurements(feature, gain)
 
-    def _worth(self, given: np.ndarray) -> np.ndarray:
+    def _worth(self, given: np.ndarray, now: np.ndarray) -> np.ndarray:
         """Return the gain of every feature, (n_samples, n_features); -1 where it is known."""
         rows, error = given.reshape(len(given), -1), self.completion_error_.reshape(-1)
         completed = self._completed(given).reshape(rows.shape)
-        now = softmax(self._scores(given), axis=1)
         worth = np.full(rows.shape, -1.0)
         sample, place = np.nonzero(np.isnan(rows))
         for some in slices(len(sample), _ENTRIES_AT_ONCE // rows.shape[1]):

@@ -32,7 +32,7 @@ from halfseen.dictionary import (
 from halfseen.disk import MappedRows, PickedRows, gpu_memory_is_told, slices
 from halfseen.moments import ObservedMoments
 from halfseen.tile_coder import TileCoder
-from halfseen.tilings import Tiling, tiling_of
+from halfseen.tilings import Tiling, checked_layout, tiling_of
 
 _DEFAULT_ALPHA = 0.5  # in units of the root mean square of the centred observed values
 
@@ -286,7 +286,7 @@ class SparseCodingImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         require(
             self, "tiling", known, "None or a tiling such as Whole(), Channels() or Patches(8, 4)"
         )
-        return tiling_of(self).layout(tuple(sample_shape))
+        return checked_layout(tiling_of(self), tuple(sample_shape))
 
     def _like(self, kind: np.dtype) -> Tensor:
         """Return an empty tensor of the device and dtype to learn in."""

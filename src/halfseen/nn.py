@@ -20,7 +20,7 @@ from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_
 from halfseen.first_dictionary import start_from_array
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import SCALINGS, lasso_alpha
-from halfseen.tilings import Tiling, cut, put_together
+from halfseen.tilings import Tiling, checked_layout, cut, put_together
 
 OUTPUTS = ("completed", "reconstruction")
 
@@ -159,7 +159,7 @@ class SparseCompletion(nn.Module):
         self.positive = positive
         self.tol = float(tol)
         self.solver = solver
-        layout = tiling.layout(self.sample_shape)
+        layout = checked_layout(tiling, self.sample_shape)
         atoms = torch.randn(n_atoms, layout.shape[1], device=device, dtype=dtype)
         self.atoms = nn.Parameter(F.normalize(atoms, dim=1))
         self.register_buffer("layout", layout.to(atoms.device), persistent=False)

@@ -23,9 +23,9 @@ def require_labels(y: Any) -> None:
     import pandas as pd
 
     labels = np.asarray(plain_labels(y))
-    if labels.ndim != 1 or labels.dtype.kind != "O":
+    if labels.ndim not in (1, 2) or labels.size != len(labels) or labels.dtype.kind != "O":
         return
-    missing = pd.isna(labels)
+    missing = pd.isna(labels.ravel())
     if missing.any():
         raise ValueError(
             f"y has no label for {int(missing.sum())} samples, the first is sample "
@@ -36,6 +36,16 @@ def require_labels(y: Any) -> None:
 def plain_labels(y: Any) -> Any:
     """Return the labels of a torch tensor as an array; anything else passes through."""
     return y.detach().cpu().numpy() if isinstance(y, Tensor) else y
+
+
+def require_finite(results: np.ndarray, what: str, first: int = 0) -> None:
+    """Refuse results of samples, one a row, that are not finite; `first` is the first's number."""
+    wrong = np.flatnonzero(~np.isfinite(results).reshape(len(results), -1).all(1))
+    if len(wrong):
+        raise ValueError(
+            f"the {what} of row {first + wrong[0]} of X are not finite: its values, or the weights "
+            f"of the model, are too large."
+        )
 
 
 class ScoringClassifier(ClassifierMixin, BaseEstimator):
@@ -61,20 +71,20 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
         scores : ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
             For two classes the difference: positive for ``classes_[1]``.
         """
-        scores = self._finite_scores(X)
+        scores = self._finite_scores(self._checked_new(X))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class, shape (n_samples, n_classes)."""
-        return softmax(self._finite_scores(X), axis=1)
+        return softmax(self._finite_scores(self._checked_new(X)), axis=1)
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Return the logarithms of `predict_proba`, also where that is zero but for rounding."""
-        return log_softmax(self._finite_scores(X), axis=1)
+        return log_softmax(self._finite_scores(self._checked_new(X)), axis=1)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each sample, shape (n_samples,)."""
-        best = self._finite_scores(X).argmax(1)
+        best = self._finite_scores(self._checked_new(X)).argmax(1)
         return self.classes_[best]
 
     def __sklearn_tags__(self):
@@ -88,14 +98,9 @@ class ScoringClassifier(ClassifierMixin, BaseEstimator):
             state[name] = copy.deepcopy(state[name]).cpu()
         return state
 
-    def _finite_scores(self, X) -> np.ndarray:
-        scores = self._scores(self._checked_new(X))
-        wrong = np.flatnonzero(~np.isfinite(scores).all(1))
-        if len(wrong):
-            raise ValueError(
-                f"the scores of row {wrong[0]} of X are not finite: its values, or the weights of "
-                f"the model, are too large."
-            )
+    def _finite_scores(self, values) -> np.ndarray:
+        scores = self._scores(values)
+        require_finite(scores, "scores")
         return scores
 
     def _checked_training(self, X, y) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -51,6 +51,11 @@ def fit_side_by_side(jobs: Sequence[tuple[SparseCodingClassifier, object, object
     >>> [clf.n_iter_ for clf in fitted]
     [2, 2, 2]
     """
+    if len({id(clf) for clf, _, _ in jobs}) < len(jobs):
+        raise ValueError(
+            "a classifier stands in several jobs, and would keep the last fit alone; pass copies, "
+            "sklearn.base.clone(clf)."
+        )
     for clf, _, _ in jobs:
         check_settings(clf)
         if not isinstance(clf.network, str) or clf.network not in NAMED:

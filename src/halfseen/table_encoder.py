@@ -10,7 +10,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from halfseen.boundary import checked_weights, finite_floats, is_whole, require, without_mask
+from halfseen.boundary import (
+    checked_weights,
+    finite_floats,
+    is_whole,
+    refuse_lazy,
+    require,
+    without_mask,
+)
 from halfseen.table_columns import as_frame, learn_column
 from halfseen.table_values import refuse_strange, without
 
@@ -138,6 +145,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
         """Return a checked table as a frame, with holes for `missing_values`."""
         frame = as_frame(self._checked(X, reset))
+        if frame.empty:
+            raise ValueError(f"the table has no rows or no columns; its shape is {frame.shape}.")
         for place in range(frame.shape[1]):
             refuse_strange(frame.iloc[:, place])
         spellings = tuple(str(value) for value in self.missing_values)
@@ -191,6 +200,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _checked(self, X: Any, reset: bool) -> Any:
         X = without_mask(X)
+        refuse_lazy(X)
+        if isinstance(X, dict) and not hasattr(X, "shape"):  # sparse arrays of keys are dicts
+            raise ValueError("a table was expected; got a dict: pass pandas.DataFrame(X).")
         if hasattr(X, "to_pandas"):  # polars, pyarrow
             X = X.to_pandas()
         if isinstance(X, Tensor):

@@ -106,6 +106,20 @@ def tiling_of(estimator) -> Tiling:
     return Whole() if estimator.tiling is None else estimator.tiling
 
 
+def checked_layout(tiling: Tiling, sample_shape: tuple[int, ...]) -> Tensor:
+    """Return the layout of a tiling, which may be anybody's; refuse one that loses features."""
+    layout, n_features = tiling.layout(sample_shape), math.prod(sample_shape)
+    tiles = layout.sort(dim=1).values
+    holders = tiles.flatten().bincount(minlength=n_features)
+    if len(holders) > n_features or (holders == 0).any() or (tiles.diff(dim=1) == 0).any():
+        raise ValueError(
+            f"the layout of {tiling} must have each of the {n_features} features of a sample of "
+            f"shape {sample_shape} in at least one tile, and in none twice; got one that has "
+            f"{int((holders[:n_features] > 0).sum())} of them."
+        )
+    return layout
+
+
 def cut(X: Tensor, layout: Tensor) -> Tensor:
     """Cut samples into tiles by a layout on their device, see `Tiling.split`."""
     return X.flatten(1)[:, layout]

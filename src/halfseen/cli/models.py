@@ -254,9 +254,16 @@ def predictions(clf: Any, data: Data, certificates: bool) -> pd.DataFrame:
     if certificates:
         found = clf.certify(data.X)
         columns["certain"] = found.certain
-        names = np.array([str(label) for label in clf.classes_], dtype=object)
+        names = np.array([_quoted(str(label)) for label in clf.classes_], dtype=object)
         columns["possible"] = [";".join(names[row]) for row in found.possible]
     return pd.DataFrame(columns)
+
+
+def _quoted(label: str) -> str:
+    """Return a label as it stands in a list; like a field of CSV, quoted where it must be."""
+    if ";" not in label and '"' not in label:
+        return label
+    return '"' + label.replace('"', '""') + '"'
 
 
 def typed(frame: pd.DataFrame, encoder: Any) -> pd.DataFrame:

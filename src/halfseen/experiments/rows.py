@@ -103,7 +103,7 @@ def _wrong_parts(row: dict) -> list[str]:
     fits |= {
         name: value is None or _is_share(value)
         for name, value in row.items()
-        if name in ("accuracy_complete", "accuracy_incomplete")
+        if name in ("accuracy_complete", "accuracy_uncoded", "accuracy_incomplete")
     }
     if row.get("experiment") == "tuning" and row.get("status") == "done":
         fits["accuracy_validation"] = _is_share(row.get("accuracy_validation"))

@@ -49,6 +49,9 @@ class Fista:
             rows = problem.rows(some)
             codes = rows.X.new_zeros(len(rows.X), n_atoms) if init is None else init[some].clone()
             parts.append(self._solve_part(rows, codes, lipschitz, tol, max_iter))
+        if not parts:  # an empty batch
+            none = problem.X.new_zeros(0, n_atoms)
+            return Solution(none, none.sum(1), torch.zeros(0, dtype=torch.int64).to(none.device))
         if len(parts) == 1:
             return parts[0]
         return Solution(
