@@ -10,7 +10,7 @@ from halfseen.cli import main
 from halfseen.experiments import NAMES, classifying, experiment, rows
 from halfseen.experiments.data import load, with_holes
 from halfseen.experiments.examples import packed, unpacked
-from halfseen.experiments.methods import are_ordered, choices, taken, validated
+from halfseen.experiments.methods import ALGORITHMS, are_ordered, choices, taken, validated
 from halfseen.experiments.paper import printed
 from halfseen.experiments.rows import CELL, cell, key
 from halfseen.experiments.runner import Context, run
@@ -170,11 +170,45 @@ def test_choices_are_kept(tmp_path, monkeypatch):
 
 
 def test_algorithm_1_is_the_published_one():
-    cells = [c for c in experiment("table1").cells(10, False) if c["method"] == "Algorithm 1"]
-    assert [(c["dataset"], c["rate"], c["seed"]) for c in cells] == [("mnist", 0.75, 0)]
-    (clf,) = choices("Algorithm 1", "cnn4", "mnist", 0.75, small=False)
-    assert (clf.n_epochs, clf.batch_size, clf.lambda_rec) == (3500, 250, 1.28)
-    assert clf.network_input == "reconstruction"
+    cells = [c for c in experiment("table1").cells(10, False) if c["method"] in ALGORITHMS]
+    assert [(c["dataset"], c["rate"], c["seed"]) for c in cells] == [("mnist", 0.75, 0)] * 2
+    for method, lambda_rec in zip(ALGORITHMS, (1.28, 0.128), strict=True):
+        (clf,) = choices(method, "cnn4", "mnist", 0.75, small=False)
+        assert (clf.n_epochs, clf.batch_size, clf.lambda_rec) == (3500, 250, lambda_rec)
+        assert clf.network_input == "reconstruction"
+        assert printed(("mnist", "cnn4", "random", 0.75), method) == (98.09, 94.62)
+
+
+def test_the_sequential_way_of_the_paper_learns_reconstructions():
+    found = choices("Seq. Sp.", "logistic", "synthetic K=4 d=0 P=200", 0.5, small=False)
+    assert {clf.network_input for clf in found} == {"reconstruction"}
+    assert {clf.training for clf in found} == {"sequential"}
+
+
+def test_complete_samples_that_are_not_coded_are_counted_too():
+    dataset, mechanism, rate = "synthetic K=4 d=0 P=200", "random", 0.25
+    for method, coded in (("Simult.", True), ("Best", False), ("ZF", False)):
+        one = cell(dataset, mechanism, rate, method, "logistic", 0)
+        found = classifying.run(one, Context(small=True, device="cpu"))
+        if not coded:
+            assert found["accuracy_uncoded"] is None
+            continue
+        clf, holes, y = classifying.prepared(one, Context(small=True, device="cpu"))
+        module = clf.fit(holes, y).module_
+        data = load(dataset, None, 0, small=True)
+        weight = (module.network[1].weight.detach() / module.standardise.scale).numpy()
+        bias = module.network[1].bias.detach().numpy()
+        scores = (data.X_test - module.standardise.centre.numpy()) @ weight.T + bias
+        right = clf.classes_[scores.argmax(1)] == data.y_test
+        assert found["accuracy_uncoded"] == pytest.approx(right.mean())
+        assert found["accuracy_uncoded"] != found["accuracy_complete"]
+    planted = {"dataset": dataset, "mechanism": mechanism, "rate": rate, "network": "logistic"}
+    row = row_of("Simult.", 0, 0.8, experiment="synthetic") | planted | {"accuracy_uncoded": 0.9}
+    assert "Given to the network as they are" in results_text([row])
+    assert "| 4 | 0 | 25% | 90.00 (n = 1) |  |" in results_text([row])
+    image = row_of("Simult.", 0, 0.8) | {"accuracy_uncoded": 0.7}
+    assert "80.00 (n = 1) | 54.81 |  | 53.82 | 70.00 (n = 1) |" in results_text([image])
+    assert "not coded" not in results_text([row_of("Best", 0, 0.8)])
 
 
 def test_grids_are_those_of_the_paper():

@@ -429,6 +429,9 @@ def test_published_settings_are_those_of_the_paper():
     assert (resnet["lambda_rec"], resnet["lambda_l1"], resnet["batch_size"]) == (0.032, 0.01, 64)
     for settings in (cnn, logistic, resnet):
         SparseCodingClassifier(**settings)
+    third = published_settings("mnist-cnn4", missing=0.75, sequential=True)
+    assert third.pop("training") == replace(cnn.pop("training"), sequential=True)
+    assert third == cnn
     with pytest.raises(ValueError, match="mnist-cnn4"):
         published_settings("mnist", missing=0.5)
     with pytest.raises(ValueError, match="0.75"):

@@ -7,7 +7,7 @@ printed values stand beside both shapes that were tried.
 
 from __future__ import annotations
 
-from halfseen.experiments.methods import RIVALS
+from halfseen.experiments.methods import ALGORITHMS, RIVALS
 
 Place = tuple[str, str, str, float]
 Pair = tuple[float | None, float | None]
@@ -50,7 +50,7 @@ def printed(place: Place, method: str) -> Pair:
     """Return what the paper prints; "Best" stands beside its own method."""
     if place in _COMPLETE:
         return _COMPLETE[place].get(method, (None, None))
-    if method in ("Simult.", "Best", "Algorithm 1"):
+    if method in ("Simult.", "Best", *ALGORITHMS):
         return _SIMULTANEOUS.get(place, (None, None))
     if method in RIVALS and place in _TABLE1:
         return _TABLE1[place][RIVALS.index(method)], None

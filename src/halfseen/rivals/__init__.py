@@ -80,8 +80,9 @@ def class_knn_fill(
 def sequential_sparse(network: NetworkSpec = "logistic", **settings) -> SparseCodingClassifier:
     """Return dictionary and codes first, network afterwards (paper: Seq. Sp., Algorithm 3).
 
-    With our optimisers, to be as strong as the others; Algorithm 3 with the paper's own steps
-    is ``SparseCodingClassifier(training=Published(sequential=True))``.
+    With our optimisers, and observed values kept, to be as strong as the others. In the paper the
+    network learns reconstructions: ``network_input="reconstruction"``. Algorithm 3 step by step
+    is ``SparseCodingClassifier(**published_settings(name, missing, sequential=True))``.
     """
     return SparseCodingClassifier(network, training="sequential", **settings)
 

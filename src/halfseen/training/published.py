@@ -10,7 +10,7 @@ paper has no such tiles.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -226,7 +226,7 @@ _LAMBDAS: dict[str, dict[float | str, tuple[float, float]]] = {
 }
 
 
-def published_settings(name: str, missing: float | str) -> dict:
+def published_settings(name: str, missing: float | str, *, sequential: bool = False) -> dict:
     """Return the paper's settings as parameters of `SparseCodingClassifier`.
 
     Parameters
@@ -235,6 +235,8 @@ def published_settings(name: str, missing: float | str) -> dict:
     missing : {0.25, 0.5, 0.75, "occlusion"}
         Share of entries missing at random in training, or occlusions of half the image
         (only with "mnist-cnn4").
+    sequential : bool
+        Algorithm 3 instead of Algorithm 1. The paper prints no rates for it; these are the same.
 
     Returns
     -------
@@ -256,7 +258,7 @@ def published_settings(name: str, missing: float | str) -> dict:
     lambda_rec, lambda_l1 = _LAMBDAS[name][missing]
     return {
         **_SETTINGS[name],
-        "training": _RATES[name],
+        "training": replace(_RATES[name], sequential=bool(sequential)),
         "lambda_rec": lambda_rec,
         "lambda_l1": lambda_l1,
         "label_weight": 1.0,
