@@ -229,7 +229,7 @@ def sparse_encode(
     n_rows = len(values)
     check_squares(values, "X")
     atoms = _checked_dictionary(dictionary, values)
-    check_settings(tol, max_iter)
+    check_tolerance(tol, max_iter)
     weight = _positive_per_row(alpha, n_rows, "alpha", values)
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:
@@ -276,7 +276,7 @@ def _checked_init(init: ArrayLike | Tensor, problem: MaskedLasso) -> Tensor:
     return codes
 
 
-def check_settings(tol: float, max_iter: int) -> None:
+def check_tolerance(tol: float, max_iter: int) -> None:
     """Refuse a tolerance or a number of iterations that makes no sense."""
     if not (is_number(tol) and tol >= 0):
         raise ValueError(f"tol must be a number ≥ 0; got {tol!r}.")

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfseen.boundary import is_number, is_whole
-from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_settings, make_solver
+from halfseen.coding import MAX_ITER, MaskedLasso, Solver, check_tolerance, make_solver
 from halfseen.first_dictionary import start_from_array
 from halfseen.implicit import differentiable_codes
 from halfseen.objective import SCALINGS, lasso_alpha
@@ -130,7 +130,7 @@ class SparseCompletion(nn.Module):
             raise ValueError(f"rec_scaling must be one of {SCALINGS}; got {rec_scaling!r}.")
         _check_whole("n_atoms", n_atoms, 1)
         _check_whole("n_gradient_steps", n_gradient_steps, 0)
-        check_settings(tol, MAX_ITER)
+        check_tolerance(tol, MAX_ITER)
         if not isinstance(positive, bool):
             raise ValueError(f"positive must be True or False; got {positive!r}.")
         make_solver(solver, torch.device("cpu"))  # refuses names it does not know
@@ -142,7 +142,8 @@ class SparseCompletion(nn.Module):
                 f"{sample_shape!r}."
             )
         n_features = math.prod(self.sample_shape)
-        if not is_number(lambda_rec) or not (lambda_l1 is None or is_number(lambda_l1)):
+        given = [lambda_rec] if lambda_l1 is None else [lambda_rec, lambda_l1]
+        if not all(is_number(weight) and weight > 0 for weight in given):
             raise ValueError(
                 f"lambda_rec and lambda_l1 must be positive numbers; got {lambda_rec!r} and "
                 f"{lambda_l1!r}."
@@ -151,8 +152,6 @@ class SparseCompletion(nn.Module):
         if lambda_l1 is None:
             lambda_l1 = lambda_rec * n_features * (0.5 if rec_scaling == "share" else 2)
         self.lambda_l1 = float(lambda_l1)
-        # Refuses what is not > 0.
-        lasso_alpha(torch.ones(1, 1, device="cpu"), self.lambda_rec, self.lambda_l1)
         self.rec_scaling = rec_scaling
         self.output = output
         self.n_gradient_steps = n_gradient_steps
