@@ -24,6 +24,8 @@ from halfseen import (
     Published,
     SparseCodingClassifier,
     SparseCodingImputer,
+    TableClassifier,
+    ampute,
     sparse_encode,
 )
 from halfseen.fitting import split_for_validation
@@ -557,6 +559,48 @@ def test_save_and_load_with_many_settings(labels, tmp_path):
     assert loaded.class_weight == clf.class_weight
     assert loaded.training == clf.training
     assert loaded.tiling == clf.tiling
+
+
+class Short(SparseCodingClassifier):
+    def __init__(self, n_epochs=2):
+        super().__init__("mlp", n_epochs=n_epochs, training="joint", random_state=0)
+
+
+def test_a_subclass_may_fix_parameters(iris, tmp_path):
+    X, y = iris
+    clf = Short().fit(X, y, checkpoint=tmp_path / "training")
+    clf.save(tmp_path / "model")
+    again = SparseCodingClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    with pytest.raises(ValueError, match="Short does not take.*SparseCodingClassifier.load"):
+        Short.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.empty(30, 4, device="meta"), torch.eye(30, 4).to_sparse()], ids=str
+)
+def test_tensors_without_all_their_values_are_refused(tensor):
+    y = [0, 1] * 15
+    for call in (
+        lambda: SparseCodingClassifier(n_epochs=1).fit(tensor, y),
+        lambda: SparseCodingImputer(n_steps=1).fit(tensor),
+        lambda: TableClassifier().fit(tensor, y),
+        lambda: ampute(tensor, "random", 0.5),
+        lambda: sparse_encode(tensor, np.eye(4), 0.1),
+    ):
+        with pytest.raises(ValueError, match="one with all its values was expected"):
+            call()
+    halves = torch.rand(30, 4).bfloat16()
+    clf = TableClassifier(SparseCodingClassifier(n_epochs=1, random_state=0)).fit(halves, y)
+    np.testing.assert_array_equal(clf.predict(halves), clf.predict(halves.float()))
+
+
+def test_networks_that_torch_cannot_copy_are_refused_in_words(iris):
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        network = torch.nn.utils.weight_norm(nn.Linear(4, 3))
+    for given in (network, lambda: network):
+        with pytest.raises(ValueError, match="cannot copy this network.*parametrizations"):
+            SparseCodingClassifier(given, n_epochs=1).fit(*iris)
 
 
 def test_a_network_of_ones_own_is_rebuilt_by_a_function(iris, tmp_path):

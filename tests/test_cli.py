@@ -730,9 +730,10 @@ def test_numbers_with_separators_and_values_never_seen_are_told(tmp_path, capsys
     frame.to_csv(data, index=False)
     assert main(["fit", data, "--target", "state", "--epochs", "2", "--out", model]) == 0
     notes = [line for line in capsys.readouterr().out.split("\n") if line.startswith("note: ")]
-    assert len(notes) == 2
+    assert len(notes) == 3
     assert "'comma' is a category, although 40 of 40 values look like numbers; '1," in notes[0]
     assert "'typo' is a category, although 39 of 40 values look like numbers; '12 x'" in notes[1]
+    assert "'code' has a value of its own in nearly every row" in notes[2]
     frame.head(4).assign(colour=["red", "pink", "Red", None]).to_csv(data, index=False)
     for command in ("predict", "impute"):
         assert main([command, model, data, "--out", out]) == 0
@@ -829,3 +830,16 @@ def test_blanks_around_names_of_columns_are_not_part_of_them(tmp_path):
     clf.fit(given[[name]], given.iloc[:, -1]).save(tmp_path / "m")
     out = ["--out", str(tmp_path / "labels.csv")]
     assert main(["predict", str(tmp_path / "m"), str(tmp_path / "blank.csv"), *out]) == 0
+
+
+def test_a_column_of_names_is_told_and_one_class_is_no_comparison(tmp_path, capsys):
+    frame = table().assign(patient=[f"P{k:04}" for k in range(len(table()))])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    place = [str(tmp_path / "t.csv"), "--target", "state"]
+    assert main(["fit", *place, "--epochs", "1", "--out", str(tmp_path / "m"), "--json"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert "'patient' has a value of its own in nearly every row" in note
+    frame.assign(state="ill").to_csv(tmp_path / "t.csv", index=False)
+    assert main(["compare", *place, "--out", str(tmp_path / "r.html")]) == 2
+    assert "the rarest of 1, 'ill'" in (error := capsys.readouterr().err)
+    assert "add rows of another class" in error

@@ -487,3 +487,8 @@ def test_compiled_code_needs_no_place_to_be_kept():
         [sys.executable, "-c", WITHOUT_A_PLACE], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_whether_codes_are_positive_is_true_or_false():
+    with pytest.raises(ValueError, match="positive must be True or False; got 'False'"):
+        sparse_encode([[-2.0, 3.0]], np.eye(2), 0.5, positive="False")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 
 from halfseen import (
     Channels,
@@ -323,6 +324,25 @@ def test_input_of_another_shape_or_kind_is_refused():
         layer(torch.zeros(2, 5))
     with pytest.raises(ValueError, match="floating-point"):
         layer(torch.zeros(2, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"a dense tensor was expected.*to_dense"):
+        SparseCompletion(Whole(), 4, (3,))(torch.eye(3).to_sparse())
+
+
+def test_atoms_that_are_computed_are_not_set_in_vain(batch):
+    layer = SparseCompletion(Whole(), 4, (8,))
+    parametrizations.weight_norm(layer, "atoms")
+    pruned = SparseCompletion(Whole(), 4, (8,))
+    prune.l1_unstructured(pruned, "atoms", 0.5)
+    for computed in (layer, pruned):
+        before = computed.mean.clone()
+        for call in (
+            lambda one: one.learn(batch(20, 8), n_steps=2),
+            SparseCompletion.normalise_atoms,
+        ):
+            with pytest.raises(ValueError, match="computed from other parameters"):
+                call(computed)
+        torch.testing.assert_close(computed.mean, before)
+        computed(batch(5, 8)).sum().backward()  # in a loop of one's own they learn
 
 
 def test_distributed_data_parallel_averages_the_gradient(tmp_path, batch):

@@ -4,6 +4,7 @@ import datetime
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import sklearn
@@ -393,6 +394,45 @@ def test_categories_of_arrow_are_filled():
     frame = pd.DataFrame({"a": pd.array(["x", "y", None, "x"] * 4, dtype=kind), "b": range(16)})
     completed = short().fit(frame, [0, 1] * 8).impute(frame)
     assert completed["a"].isin(["x", "y"]).all()
+
+
+@pytest.mark.parametrize("make", [pl.DataFrame, pa.table], ids=["polars", "arrow"])
+def test_whole_numbers_and_truth_values_of_other_frames_stay_what_they_are(make):
+    big = [2**60 + k for k in range(35)]
+    columns = {"id": [*big, None], "n": [None, *range(35)], "ok": [True, None, False] * 12}
+    complete = {"whole": list(range(36)), "sure": [True, False] * 18}
+    table = make({**columns, **complete})
+    filled = quick(table, [0, 1] * 18).impute(table)
+    assert filled["id"][:35].tolist() == big
+    assert filled["n"][1:].tolist() == list(range(35))
+    kinds = [str(kind) for kind in filled.dtypes]
+    assert kinds == ["Int64", "Int64", "boolean", "int64", "bool"]
+    assert not filled.isna().any(axis=None)
+
+
+def test_filled_times_have_a_zone_where_observed_ones_have():
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    start = datetime.datetime(2020, 1, 1, tzinfo=zone)
+    times = [start + datetime.timedelta(days=k) for k in range(36)]
+    when = pd.Series([*times[:5], None, *times[6:]], dtype=object)
+    table = pd.DataFrame({"x": np.arange(36.0), "when": when})
+    filled = quick(table, [0, 1] * 18).impute(table)["when"]
+    assert filled[5].utcoffset() == datetime.timedelta(hours=2)
+    assert filled.sort_values().is_monotonic_increasing
+    assert filled[:5].tolist() == times[:5]
+
+
+def test_sparse_columns_are_filled_and_columns_of_lists_are_refused():
+    thin = pd.arrays.SparseArray([0.0, 0, 1, np.nan] * 9, fill_value=0.0)
+    whole = pd.arrays.SparseArray([0, 0, 1, 0] * 9)
+    table = pd.DataFrame({"thin": thin, "whole": whole, "x": np.arange(36.0)})
+    filled = quick(table, [0, 1] * 18).impute(table)
+    assert filled["thin"].notna().all()
+    assert filled["thin"][:3].tolist() == [0, 0, 1]
+    assert filled["whole"].tolist() == [0, 0, 1, 0] * 9
+    lists = pd.Series([[1, 2]] * 36, dtype=pd.ArrowDtype(pa.list_(pa.int64())))
+    with pytest.raises(ValueError, match="column 'some' has the type list<.*several values"):
+        quick(pd.DataFrame({"some": lists, "x": np.arange(36.0)}), [0, 1] * 18)
 
 
 def test_frames_may_be_asked_for_everywhere(fitted):

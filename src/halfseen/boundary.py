@@ -9,15 +9,11 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from halfseen.disk import MappedRows, map_under
-from halfseen.parquet import features_of, is_dataset, spooled
 
 _LEAST_DIGITS = 0.01  # of the spread of a feature, which rounding may take
 _ROUNDINGS = 16  # that a constant may seem to vary by
@@ -117,6 +113,7 @@ def finite_floats(
     """
     if isinstance(values, Tensor):
         tensor = values.detach()
+        refuse_no_values(tensor, name)
         if tensor.is_complex():
             raise ValueError(f"{name} is complex; real numbers were expected.")
     else:
@@ -142,90 +139,22 @@ def tensors_with_holes(
     return torch.where(observed, X, 0), observed
 
 
-def refuse_lazy(X: Any) -> None:
-    """Refuse a frame of polars whose rows have not been read."""
-    if hasattr(X, "collect") and not hasattr(X, "shape"):
-        raise ValueError("X is a lazy frame, not read yet; pass X.collect().")
+def array_of(tensor: Tensor, name: str) -> np.ndarray:
+    """Return the values of a tensor; numpy has no bfloat16."""
+    refuse_no_values(tensor, name)
+    tensor = tensor.detach().cpu()
+    narrow = tensor.is_floating_point() and tensor.dtype.itemsize < 4
+    return (tensor.float() if narrow else tensor).numpy()
 
 
-def checked_samples(X: Any, estimator: Any) -> np.ndarray:
-    """Return the samples given to an estimator as a float array, checked; NaN is a hole."""
-    from sklearn.utils.validation import check_array
-
-    if isinstance(X, Tensor):
-        X = X.detach().cpu()
-        X = (X.float() if X.is_floating_point() and X.dtype.itemsize < 4 else X).numpy()
-    refuse_lazy(X)
-    if isinstance(X, np.ndarray) and X.dtype == object:
-        X = _without_na(X)
-    if _has_times(X):
+def refuse_no_values(tensor: Tensor, name: str) -> None:
+    """Refuse tensors that have no values, or not all of them."""
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        kind = "on the device meta" if tensor.is_meta else f"with the layout {tensor.layout}"
+        advice = "" if tensor.is_meta else f"; pass {name}.to_dense()"
         raise ValueError(
-            "X has dates or durations, of which no numbers are made here; numbers were expected. "
-            "For tables with such columns there are TableClassifier and TableEncoder."
+            f"{name} is a tensor {kind}; one with all its values was expected{advice}."
         )
-    with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
-        values = check_array(
-            without_mask(X),
-            dtype=[np.float64, np.float32],
-            allow_nd=True,
-            ensure_all_finite="allow-nan",
-            estimator=estimator,
-            input_name="X",
-        )
-    if 0 in values.shape[1:]:
-        raise ValueError(f"X has samples without features: its shape is {values.shape}.")
-    return values
-
-
-def _has_times(X: Any) -> bool:
-    """Say whether an array, or a column of a frame of pandas or polars, has dates or durations."""
-    dtypes = getattr(X, "dtypes", None)
-    listed = [getattr(X, "dtype", None)] if dtypes is None else np.atleast_1d(dtypes)
-    return any(
-        getattr(dtype, "kind", "") in ("m", "M") or getattr(dtype, "is_temporal", bool)()
-        for dtype in listed
-    )
-
-
-def checked_rows(X: Any, estimator: Any, columns: Sequence[str] | None = None) -> Any:
-    """Return samples as `checked_samples` does, but leave on the disk what is there.
-
-    A map of a file and a Parquet dataset become `MappedRows`, whose parts are checked when
-    they are read.
-
-    Parameters
-    ----------
-    X : array, Tensor, map of a file or pyarrow.dataset.Dataset
-    estimator : object
-        For the messages.
-    columns : sequence of str, optional
-        Columns to take from a dataset; all by default.
-    """
-    if is_dataset(X):
-        return spooled(X, features_of(X) if columns is None else list(columns))
-    if map_under(X) is not None and not isinstance(X, np.ma.MaskedArray):
-        return MappedRows(X)
-    return checked_samples(X, estimator)
-
-
-def named(X: Any, values: Any) -> Any:
-    """Return X, or what tells scikit-learn the names of its features."""
-    columns = getattr(values, "columns", None)
-    if columns is None:
-        return X
-    import pandas as pd
-
-    return pd.DataFrame(columns=columns)
-
-
-def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
-    """Return weights of samples as float64, checked; ones if there are none."""
-    from sklearn.utils.validation import _check_sample_weight
-
-    if isinstance(sample_weight, Tensor):
-        sample_weight = sample_weight.detach().cpu()
-    with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def checked_codes(codes: Any, n_tiles: int, n_atoms: int, method: str) -> Tensor:
@@ -310,7 +239,7 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
         if any(isinstance(entry, complex | np.complexfloating) for entry in array.flat):
             raise ValueError(f"{name} is complex; real numbers were expected.")
         try:
-            array = _without_na(array).astype(np.float64)
+            array = without_na(array).astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{name} has entries that are not numbers ({error}); encode text and "
@@ -326,7 +255,7 @@ def _numeric_array(values: Any, name: str) -> np.ndarray:
     return array
 
 
-def _without_na(array: np.ndarray) -> np.ndarray:
+def without_na(array: np.ndarray) -> np.ndarray:
     """Return an array of objects with NaN where it has pandas' NA, which is no number."""
     pandas = sys.modules.get("pandas")
     return array if pandas is None else np.where(pandas.isna(array), np.nan, array)

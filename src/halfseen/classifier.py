@@ -275,7 +275,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return len(self.module_.completion.atoms)
 
     def _adopt(self, fitted: Fitted) -> SparseCodingClassifier:
-        self._fit_parameters = self.get_params(deep=False)  # these made the module, for `save`
+        self._fit_parameters = self._parameters()  # these made the module, for `save`
         self.__dict__.pop("missing_values_", None)  # of the data of an earlier fit
         self.module_ = fitted.module
         self.history_ = fitted.history
@@ -283,6 +283,10 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.feature_range_ = np.stack([fitted.background.low, fitted.background.high])
         self.completion_error_ = fitted.background.completion_error
         return self
+
+    def _parameters(self) -> dict:
+        """Return all parameters, those too that a subclass does not let choose."""
+        return {name: getattr(self, name) for name in SparseCodingClassifier._get_param_names()}
 
     @property
     def _sample_shape(self) -> tuple[int, ...]:

@@ -96,6 +96,11 @@ def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
             f"{str(path)!r} has a network that is made by its name, {parameters['network']!r}; "
             f"leave out network=."
         )
+    if not parameters.keys() <= {*cls._get_param_names()}:
+        raise ValueError(
+            f"{cls.__name__} does not take all parameters that {str(path)!r} has; load it by "
+            f"SparseCodingClassifier.load()."
+        )
     with storage.must_hold(path, f"{WHOLE} for the network that was passed" if own else WHOLE):
         if own:
             parameters["network"] = network

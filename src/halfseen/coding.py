@@ -171,7 +171,8 @@ def sparse_encode(
     Parameters
     ----------
     X : array or Tensor of shape (n_rows, n_features)
-        NaN marks a hole. float32 is coded in float32, everything else in float64.
+        NaN marks a hole. float32 and narrower floats are coded in float32, everything
+        else in float64.
     dictionary : array or Tensor of shape (n_atoms, n_features)
         Atoms; of any norm but zero.
     alpha : float, or array of shape (n_rows,)
@@ -230,6 +231,8 @@ def sparse_encode(
     check_squares(values, "X")
     atoms = _checked_dictionary(dictionary, values)
     check_tolerance(tol, max_iter)
+    if not isinstance(positive, bool):
+        raise ValueError(f"positive must be True or False; got {positive!r}.")
     weight = _positive_per_row(alpha, n_rows, "alpha", values)
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))
     if init is not None:

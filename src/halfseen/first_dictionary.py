@@ -127,5 +127,4 @@ def _start(
             completion.positive,
             record=record,
         )
-    with torch.no_grad():
-        completion.atoms.copy_(state.dictionary)
+    completion.set_atoms(state.dictionary)

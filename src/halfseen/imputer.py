@@ -12,12 +12,10 @@ from torch import Tensor
 
 from halfseen.boundary import (
     checked_codes,
-    checked_rows,
     choose_device,
     is_number,
     is_whole,
     learning_dtype,
-    named,
     require,
     require_room,
     seed_from,
@@ -30,6 +28,7 @@ from halfseen.dictionary import (
     start_dictionary,
 )
 from halfseen.disk import MappedRows, PickedRows, gpu_memory_is_told, slices
+from halfseen.given_samples import checked_rows, named
 from halfseen.moments import ObservedMoments
 from halfseen.tile_coder import TileCoder
 from halfseen.tilings import Tiling, checked_layout, tiling_of

@@ -13,9 +13,10 @@ import torch
 from sklearn.utils.class_weight import compute_sample_weight
 from torch import nn
 
-from halfseen.boundary import checked_weights, plain
+from halfseen.boundary import plain
 from halfseen.disk import PickedRows
 from halfseen.duplicates import distinct_rows, row_keys
+from halfseen.given_samples import checked_weights
 from halfseen.moments import ObservedMoments
 from halfseen.team import Team
 
@@ -61,7 +62,7 @@ def compared(settings) -> list[tuple[str, object]]:
 
     An own tiling has no name that lasts but that of its class.
     """
-    parameters = {name: plain(value) for name, value in settings.get_params(deep=False).items()}
+    parameters = {name: plain(value) for name, value in settings._parameters().items()}
     for name in _OF_A_PLACE:
         del parameters[name]
     if type(parameters["tiling"]).__repr__ is object.__repr__:

@@ -158,7 +158,7 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
         # A copy, lest two classifiers share what a function returns twice. What is lazy has not
         # been used yet, and not all of it can be copied.
         lazy = isinstance(made, nn.Module) and _is_lazy(made)
-        made = made if lazy else copy.deepcopy(made)
+        made = made if lazy else _copied(made)
     else:
         made = network
     if not isinstance(made, nn.Module):
@@ -182,6 +182,11 @@ def make_network(network: NetworkSpec, sample_shape: tuple[int, ...], n_classes:
 def _copied(network: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(network)
+    except RuntimeError as error:
+        raise ValueError(
+            f"torch cannot copy this network: {error} If it has torch.nn.utils.weight_norm, take "
+            f"that of torch.nn.utils.parametrizations."
+        ) from error
     except ValueError as error:
         if not _is_lazy(network):
             raise

@@ -191,7 +191,17 @@ class SparseCompletion(nn.Module):
     @torch.no_grad()
     def normalise_atoms(self) -> None:
         """Scale `atoms` themselves to norm 1, after an optimiser's step; changes no output."""
-        self.atoms.copy_(self.dictionary)
+        self.set_atoms(self.dictionary)
+
+    @torch.no_grad()
+    def set_atoms(self, atoms: Tensor) -> None:
+        """Put other values into `atoms`, of the same shape."""
+        if "atoms" not in self._parameters:  # what is computed would be computed again
+            raise ValueError(
+                "the atoms of this layer are computed from other parameters, by a parametrisation "
+                "or pruning, and cannot be set; learn the dictionary before that."
+            )
+        self.atoms.copy_(atoms)
 
     def learn(self, X, *, n_steps: int = 600, random_state=None) -> SparseCompletion:
         """Start dictionary and mean from samples with holes, without labels.
@@ -211,6 +221,7 @@ class SparseCompletion(nn.Module):
         self
         """
         _check_whole("n_steps", n_steps, 1)
+        self.set_atoms(self.atoms)  # refuses what cannot be set
         start_from_array(self, X, n_steps, random_state)
         return self
 
@@ -233,6 +244,8 @@ class SparseCompletion(nn.Module):
                 f"{', '.join(map(str, self.sample_shape))}) was expected; got {X.dtype} of shape "
                 f"{tuple(X.shape)}."
             )
+        if X.layout is not torch.strided:
+            raise ValueError(f"a dense tensor was expected; got {X.layout}: pass X.to_dense().")
         observed = ~torch.isnan(X)
         values = torch.where(observed, X, 0)
         _, reconstruction, codes = self.complete(values, observed)

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from halfseen.boundary import checked_rows, checked_samples, named
+from halfseen.given_samples import checked_rows, checked_samples, named
 from halfseen.parquet import column, features_of, is_dataset
 
 

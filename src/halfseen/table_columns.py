@@ -15,10 +15,14 @@ from halfseen.table_values import DAY, READERS, readers, text_of, typed
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 to 9999, which text has
 _ZONE = r"Z|[+-]\d\d(?::?\d\d)?"
 _MINUTES = "%H:%M"
+# What Arrow calls whole numbers and truth values, and pandas such as may be missing.
+_WITH_HOLES = {f"{u}int{n}": f"{u.upper()}Int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
+_WITH_HOLES["bool"] = "boolean"
 _MOST_DAYS = {"ns": 106_751, "us": 106_751_990}  # from 1970, in 64 bits
 
 
@@ -180,6 +184,25 @@ class Column:
         if column.dtype != "text":
             _known_dtype(column.dtype)
         return column
+
+
+def frame_of_arrow(table: Any) -> pd.DataFrame:
+    """Return a table of arrow or polars; whole numbers and truth values with holes stay such.
+
+    As floats whole numbers would have no more than 15 digits.
+    """
+    import pandas as pd
+
+    def with_room_for_holes(kind: pa.DataType) -> Any:
+        name = _WITH_HOLES.get(str(kind))
+        return None if name is None else pd.api.types.pandas_dtype(name)
+
+    frame = table.to_pandas(types_mapper=with_room_for_holes)
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if str(column.dtype) in _WITH_HOLES.values() and not column.hasnans:
+            frame.isetitem(place, column.astype(column.dtype.numpy_dtype))
+    return frame
 
 
 def as_frame(table: Any) -> pd.DataFrame:

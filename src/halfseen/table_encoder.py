@@ -10,16 +10,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from halfseen.boundary import (
-    checked_weights,
-    finite_floats,
-    is_whole,
-    refuse_lazy,
-    require,
-    without_mask,
-)
-from halfseen.table_columns import as_frame, learn_column
-from halfseen.table_values import refuse_strange, without
+from halfseen.boundary import array_of, finite_floats, is_whole, require, without_mask
+from halfseen.given_samples import checked_weights, refuse_lazy
+from halfseen.table_columns import as_frame, frame_of_arrow, learn_column
+from halfseen.table_values import dense, refuse_strange, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
         """Return a checked table as a frame, with holes for `missing_values`."""
-        frame = as_frame(self._checked(X, reset))
+        frame = dense(as_frame(self._checked(X, reset)))
         if frame.empty:
             raise ValueError(f"the table has no rows or no columns; its shape is {frame.shape}.")
         for place in range(frame.shape[1]):
@@ -203,10 +197,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         refuse_lazy(X)
         if isinstance(X, dict) and not hasattr(X, "shape"):  # sparse arrays of keys are dicts
             raise ValueError("a table was expected; got a dict: pass pandas.DataFrame(X).")
-        if hasattr(X, "to_pandas"):  # polars, pyarrow
+        if type(X).__module__.startswith(("polars", "pyarrow")) and hasattr(X, "columns"):
+            X = frame_of_arrow(X)
+        elif hasattr(X, "to_pandas"):
             X = X.to_pandas()
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = array_of(X, "X")
         if hasattr(X, "iloc"):
             if X.ndim != 2:
                 raise ValueError(

@@ -7,12 +7,13 @@ import os
 import warnings
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from halfseen.archives import require_proportion
 from halfseen.storage import one_line
+from halfseen.table_columns import frame_of_arrow
 from halfseen.table_values import MISSING, without
 from halfseen.whole_files import refuse_what_is_no_file, write_whole
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 KINDS = (".csv", ".tsv", ".parquet")
 _GZIP = b"\x1f\x8b"
 _HOLES = (*MISSING, *map(str.upper, MISSING), "NaN", "NaT", "None")
-# What Arrow calls whole numbers, and pandas such as may be missing.
-_WITH_HOLES = {f"{u}int{n}": f"{u.upper()}Int{n}" for u in ("", "u") for n in (8, 16, 32, 64)}
 
 
 def read_frame(
@@ -131,24 +130,13 @@ def write_frame(path: str | os.PathLike, frame: pd.DataFrame) -> None:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     """Return a table; an index with a name is one of its columns."""
-    import pandas as pd
-    import pyarrow as pa
     from pyarrow import parquet
 
     if path.is_file():
         about = parquet.read_metadata(path)
         require_proportion(8 * about.num_rows * about.num_columns, path.stat().st_size)
 
-    def with_room_for_holes(kind: pa.DataType) -> Any:
-        """Whole numbers would become floats, which hold no more than 15 digits."""
-        name = _WITH_HOLES.get(str(kind))
-        return None if name is None else pd.api.types.pandas_dtype(name)
-
-    frame = parquet.read_table(path).to_pandas(types_mapper=with_room_for_holes)
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if str(column.dtype) in _WITH_HOLES.values() and not column.hasnans:
-            frame.isetitem(place, column.astype(column.dtype.numpy_dtype))
+    frame = frame_of_arrow(parquet.read_table(path))
     named = [name for name in frame.index.names if name is not None]
     return frame.reset_index(named) if named else frame
 

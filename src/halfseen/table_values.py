@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 DAY = 86_400e6  # in microseconds, which reach further than nanoseconds
 _DATE = r"\d{4}-\d{2}-\d{2}"  # how text that is a date begins
+_LEAST_TO_DIFFER = 20
 _MOST_DIGITS = 100  # of a decimal; Arrow has 76
 _BESIDE_DIGITS = r"[\s,.'%]"  # in numbers as people write them
+_SEVERAL_VALUES = ("list", "large_list", "fixed_size_list", "struct", "map")  # of Arrow's types
 _CODE = r"[+-]?0\d+"  # whole numbers do not begin with a zero; post codes do
 _TRUTH = {"true": 1.0, "false": 0.0}
 # Usual spellings of a missing value, in small letters.
@@ -43,12 +45,28 @@ def readers(values: pd.Series) -> dict:
 def refuse_strange(values: pd.Series) -> None:
     """Refuse types of arrow that pandas can do little with."""
     arrow = getattr(values.dtype, "pyarrow_dtype", None)
+    if arrow is not None and str(arrow).startswith(_SEVERAL_VALUES):
+        raise ValueError(
+            f"column {values.name!r} has the type {arrow} of arrow, several values in a field; "
+            f"make columns of its parts, or remove it."
+        )
     if arrow is not None and str(arrow).startswith(("date", "decimal", "time32", "time64")):
         advice = "float" if str(arrow).startswith("decimal") else "'datetime64[us]'"
         raise ValueError(
             f"column {values.name!r} has the type {arrow} of arrow, which is not known here; "
             f"convert it, for example by .astype({advice})."
         )
+
+
+def dense(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose columns hold all of their values; a copy if some did not."""
+    import pandas as pd
+
+    sparse = [place for place, kind in enumerate(frame.dtypes) if isinstance(kind, pd.SparseDtype)]
+    changed = frame.copy() if sparse else frame
+    for place in sparse:
+        changed.isetitem(place, frame.iloc[:, place].sparse.to_dense())
+    return changed
 
 
 def _is_of_times(values: pd.Series) -> bool:
@@ -123,6 +141,12 @@ def almost_numbers(values: pd.Series) -> tuple[int, str] | None:
     if plain.all() or could_be.mean() < 0.5 or text.str.fullmatch(_CODE).any():
         return None
     return int(could_be.sum()), text[~plain].iloc[0]
+
+
+def nearly_all_differ(values: pd.Series) -> bool:
+    """Say whether hardly a value of a column is there twice."""
+    known = text_of(values).dropna()
+    return len(known) >= _LEAST_TO_DIFFER and known.nunique() > 0.9 * len(known)
 
 
 def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Series:
@@ -208,6 +232,8 @@ def _as_observed(given: pd.Series) -> Callable[[Any], Any]:
             return lambda value: value if value != value else _decimal(value, places)
         if len(known) and all(type(value) is datetime.date for value in known):
             return lambda value: value.date() if isinstance(value, datetime.datetime) else value
+        if len(known) and all(_zone_of(value) is not None for value in known):
+            return _as_time(_zone_of(known.iloc[0]), "us")
         if len(known) and all(isinstance(value, str) for value in known):
             days = all(len(value) == len("2020-01-01") for value in known)
             return lambda value: _as_text(value, days)
@@ -235,6 +261,10 @@ def _as_time(zone: datetime.tzinfo | None, unit: str) -> Callable[[Any], Any]:
         return found.tz_convert(zone).as_unit(unit)
 
     return own
+
+
+def _zone_of(value: Any) -> datetime.tzinfo | None:
+    return value.tzinfo if isinstance(value, datetime.datetime) else None
 
 
 def _read(value: Any, reader: Callable[[str], Any]) -> Any:

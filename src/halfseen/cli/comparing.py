@@ -135,7 +135,9 @@ def _folds(y: np.ndarray, n_folds: int, seed: int):
     labels, counts = np.unique(y, return_counts=True)
     if len(labels) < 2 or counts.min() < n_folds:
         advice = "leave its rows out" if len(labels) > 2 else "add rows of it"
-        if counts.min() >= 2:
+        if len(labels) < 2:
+            advice = "add rows of another class"
+        elif counts.min() >= 2:
             advice = "lower --folds"
         raise ValueError(
             f"{n_folds} folds need at least two classes and {n_folds} rows of each; the rarest of "

@@ -12,7 +12,7 @@ import typer
 from halfseen.cli.data import PICTURES, Data, load_model, read_labelled, read_new
 from halfseen.cli.output import about, say, say_json, show_table
 from halfseen.table_files import KINDS, write_frame
-from halfseen.table_values import almost_numbers
+from halfseen.table_values import almost_numbers, nearly_all_differ
 from halfseen.whole_files import require_folder, write_whole
 
 if TYPE_CHECKING:
@@ -301,12 +301,21 @@ def _doubts(encoder: Any, frame: pd.DataFrame) -> list[str]:
     """Return what may be wrong with columns that became categories."""
     notes = []
     for column in encoder.columns_:
-        found = almost_numbers(frame[column.name]) if column.kind == "category" else None
+        if column.kind != "category":
+            continue
+        values = frame[column.name]
+        found = almost_numbers(values)
         if found is not None:
             notes.append(
                 f"column {column.name!r} is a category, although {found[0]} of "
-                f"{int(frame[column.name].notna().sum())} values look like numbers; {found[1]!r} "
+                f"{int(values.notna().sum())} values look like numbers; {found[1]!r} "
                 f"is none. Numbers have a point and nothing else beside their digits."
+            )
+        elif nearly_all_differ(values):
+            notes.append(
+                f"column {column.name!r} has a value of its own in nearly every row, as a name or "
+                f"number of a row has: it says nothing of new rows, and while it is there hardly "
+                f"a row is certain. Leave it out."
             )
     return notes
 

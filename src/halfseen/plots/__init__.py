@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from halfseen.boundary import checked_samples, is_whole
+from halfseen.boundary import is_whole
+from halfseen.given_samples import checked_samples
 from halfseen.imputer import SparseCodingImputer
 from halfseen.masks import ampute
 from halfseen.plots.drawing import (

@@ -15,14 +15,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from halfseen.boundary import (
-    checked_samples,
-    choose_device,
-    is_whole,
-    require,
-    require_room,
-    tensors_with_holes,
-)
+from halfseen.boundary import choose_device, is_whole, require, require_room, tensors_with_holes
+from halfseen.given_samples import checked_samples
 from halfseen.moments import ObservedMoments
 from halfseen.rivals.nearest import fill_from_neighbours
 
