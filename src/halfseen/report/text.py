@@ -152,7 +152,7 @@ def _table(title: str, places: list[Place], methods: tuple[str, ...], rows: Plac
         for method in methods
         if method in found
     ]
-    head = (
+    head: tuple[str, ...] = (
         "trained on", "method", "complete test", "paper", "test with holes", "paper",
         "complete test, not coded",
     )  # fmt: skip
