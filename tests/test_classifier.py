@@ -422,9 +422,9 @@ def test_values_out_of_range_are_refused(iris):
 def test_holes_beside_values_too_large_to_code_are_not_filled(iris, question, dtype, huge):
     X, y = iris
     clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X.astype(dtype), y)
-    new = X[:300].astype(dtype)
-    new[7] = [huge, 1, 1, np.nan]
-    with pytest.raises(ValueError, match="of row 7 of X are not finite: its values"):
+    new = np.tile(X, (3, 1)).astype(dtype)
+    new[407] = [huge, 1, 1, np.nan]
+    with pytest.raises(ValueError, match="of row 407 of X are not finite: its values"):
         getattr(clf, question)(new)
 
 
@@ -561,6 +561,29 @@ def test_save_and_load_with_many_settings(labels, tmp_path):
     assert loaded.tiling == clf.tiling
 
 
+@pytest.mark.parametrize(
+    "question", ["predict", "certify", "completion_proba", "what_to_measure", "predict_proba"]
+)
+def test_scores_that_are_not_finite_answer_nothing(iris, question):
+    X, y = iris
+    clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X.astype(np.float32), y)
+    with torch.no_grad():
+        clf.module_.network[1].weight *= 5e38
+    with pytest.raises(ValueError, match="the scores of row 0 of X are not finite"):
+        getattr(clf, question)(np.float32([[1, 2, 3, np.nan]]))
+
+
+def test_completed_samples_have_room_in_the_precision_of_x(iris):
+    X, y = iris
+    X = X * [1, 1, 1, 1000]
+    clf = SparseCodingClassifier(n_epochs=2, random_state=0).fit(X, y)
+    large = np.random.default_rng(0).uniform(-3.4e38, 3.4e38, (100, 4)).astype(np.float32)
+    large[:, 3] = np.nan
+    with pytest.raises(ValueError, match="completed values of row .* of X are not finite"):
+        clf.impute(large)
+    assert np.isfinite(clf.impute(large.astype(np.float64))).all()
+
+
 class Short(SparseCodingClassifier):
     def __init__(self, n_epochs=2):
         super().__init__("mlp", n_epochs=n_epochs, training="joint", random_state=0)
@@ -572,7 +595,7 @@ def test_a_subclass_may_fix_parameters(iris, tmp_path):
     clf.save(tmp_path / "model")
     again = SparseCodingClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    with pytest.raises(ValueError, match="Short does not take.*SparseCodingClassifier.load"):
+    with pytest.raises(ValueError, match="Short does not take batch_size.*Classifier.load"):
         Short.load(tmp_path / "model")
 
 
@@ -590,6 +613,9 @@ def test_tensors_without_all_their_values_are_refused(tensor):
     ):
         with pytest.raises(ValueError, match="one with all its values was expected"):
             call()
+    for labels, weights in ((tensor[:, 0], None), (y, tensor[:, 0])):
+        with pytest.raises(ValueError, match="one with all its values was expected"):
+            SparseCodingClassifier(n_epochs=1).fit(np.eye(30, 4), labels, weights)
     halves = torch.rand(30, 4).bfloat16()
     clf = TableClassifier(SparseCodingClassifier(n_epochs=1, random_state=0)).fit(halves, y)
     np.testing.assert_array_equal(clf.predict(halves), clf.predict(halves.float()))

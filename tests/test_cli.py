@@ -733,7 +733,7 @@ def test_numbers_with_separators_and_values_never_seen_are_told(tmp_path, capsys
     assert len(notes) == 3
     assert "'comma' is a category, although 40 of 40 values look like numbers; '1," in notes[0]
     assert "'typo' is a category, although 39 of 40 values look like numbers; '12 x'" in notes[1]
-    assert "'code' has a value of its own in nearly every row" in notes[2]
+    assert "'code' has a text of its own in nearly every row" in notes[2]
     frame.head(4).assign(colour=["red", "pink", "Red", None]).to_csv(data, index=False)
     for command in ("predict", "impute"):
         assert main([command, model, data, "--out", out]) == 0
@@ -838,7 +838,7 @@ def test_a_column_of_names_is_told_and_one_class_is_no_comparison(tmp_path, caps
     place = [str(tmp_path / "t.csv"), "--target", "state"]
     assert main(["fit", *place, "--epochs", "1", "--out", str(tmp_path / "m"), "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["notes"]
-    assert "'patient' has a value of its own in nearly every row" in note
+    assert "'patient' has a text of its own in nearly every row" in note
     frame.assign(state="ill").to_csv(tmp_path / "t.csv", index=False)
     assert main(["compare", *place, "--out", str(tmp_path / "r.html")]) == 2
     assert "the rarest of 1, 'ill'" in (error := capsys.readouterr().err)

@@ -492,3 +492,5 @@ def test_compiled_code_needs_no_place_to_be_kept():
 def test_whether_codes_are_positive_is_true_or_false():
     with pytest.raises(ValueError, match="positive must be True or False; got 'False'"):
         sparse_encode([[-2.0, 3.0]], np.eye(2), 0.5, positive="False")
+    codes = sparse_encode([[-2.0, 3.0]], np.eye(2), 0.5, positive=np.True_)
+    np.testing.assert_allclose(codes, [[0, 2.5]])

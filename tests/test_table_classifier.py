@@ -431,8 +431,11 @@ def test_sparse_columns_are_filled_and_columns_of_lists_are_refused():
     assert filled["thin"][:3].tolist() == [0, 0, 1]
     assert filled["whole"].tolist() == [0, 0, 1, 0] * 9
     lists = pd.Series([[1, 2]] * 36, dtype=pd.ArrowDtype(pa.list_(pa.int64())))
-    with pytest.raises(ValueError, match="column 'some' has the type list<.*several values"):
-        quick(pd.DataFrame({"some": lists, "x": np.arange(36.0)}), [0, 1] * 18)
+    columns = {"some": [[1, 2]] * 36, "x": np.arange(36.0)}
+    tables = pd.DataFrame(columns | {"some": lists}), pd.DataFrame(columns), pl.DataFrame(columns)
+    for lists in (*tables, pa.table(columns)):
+        with pytest.raises(ValueError, match="column 'some' has .*several values in a field"):
+            quick(lists, [0, 1] * 18)
 
 
 def test_frames_may_be_asked_for_everywhere(fitted):

@@ -114,14 +114,21 @@ def test_a_layout_asked_for_among_fake_tensors_is_real_later():
 
 
 @pytest.mark.parametrize(
-    ("places", "n_there"), [([[0, 1]], 2), ([[0, 1, 1], [0, 1, 2]], 3), ([[0, 1, 3]], 2)]
+    ("layout", "message"),
+    [
+        (torch.tensor([[0, 1]]), "the features 0 to 2.*got 2, from 0 to 1"),
+        (torch.tensor([[0, 1, 3]]), "the features 0 to 2.*got 3, from 0 to 3"),
+        (torch.tensor([[0, -1, 1]]), "the features 0 to 2.*got 3, from -1 to 1"),
+        (torch.tensor([[0, 1, 1], [0, 1, 2]]), "a feature twice in one tile"),
+        (torch.tensor([0, 1, 2]), r"\(n_tiles, n_tile_features\); got torch.int64 of shape \(3,\)"),
+        (torch.tensor([[0.0, 1, 2]]), "an int64 tensor.*got torch.float32"),
+    ],
 )
-def test_a_tiling_of_ones_own_that_loses_features_is_refused(places, n_there):
+def test_a_tiling_of_ones_own_that_loses_features_is_refused(layout, message):
     class Own(Tiling):
         def layout(self, sample_shape):
-            return torch.tensor(places)
+            return layout
 
-    message = rf"each of the 3 features.*got one that has {n_there} of them"
     X = np.random.default_rng(0).random((20, 3))
     for make in (
         lambda: SparseCompletion(Own(), 2, (3,)),
@@ -130,3 +137,8 @@ def test_a_tiling_of_ones_own_that_loses_features_is_refused(places, n_there):
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_a_layer_is_made_among_fake_tensors():
+    with FakeTensorMode():
+        assert SparseCompletion(Patches(2), 4, (3, 3)).layout.shape == (4, 4)

@@ -305,7 +305,7 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         return np.concatenate([part for _, part in _in_parts(module, values, scores)])
 
-    def _completed(self, values: np.ndarray | MappedRows, first: int = 0) -> np.ndarray:
+    def _completed(self, values: np.ndarray | MappedRows) -> np.ndarray:
         require_room(self.feature_range_, values.dtype)
         completed = np.empty(values.shape, values.dtype)
         module = self._module()
@@ -315,8 +315,9 @@ class SparseCodingClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         for some, part in _in_parts(module, values, filled):
             given = values[some]
-            require_finite(part, "completed values", first + some.start)
-            completed[some] = np.where(np.isnan(given), part, given)
+            with np.errstate(over="ignore"):  # X may have less room than the model
+                completed[some] = np.where(np.isnan(given), part, given)
+            require_finite(completed[some], "completed values", some.start)
         return completed
 
 

@@ -96,10 +96,11 @@ def from_tree(cls, tree: dict, path: str | os.PathLike, network, device):
             f"{str(path)!r} has a network that is made by its name, {parameters['network']!r}; "
             f"leave out network=."
         )
-    if not parameters.keys() <= {*cls._get_param_names()}:
+    fixed = {"network", "tiling", "training", "class_weight", *_PLAIN} - {*cls._get_param_names()}
+    if fixed:  # by a subclass
         raise ValueError(
-            f"{cls.__name__} does not take all parameters that {str(path)!r} has; load it by "
-            f"SparseCodingClassifier.load()."
+            f"{cls.__name__} does not take {', '.join(sorted(fixed))}, which {str(path)!r} has; "
+            f"load it by SparseCodingClassifier.load()."
         )
     with storage.must_hold(path, f"{WHOLE} for the network that was passed" if own else WHOLE):
         if own:

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -231,7 +232,7 @@ def sparse_encode(
     check_squares(values, "X")
     atoms = _checked_dictionary(dictionary, values)
     check_tolerance(tol, max_iter)
-    if not isinstance(positive, bool):
+    if not isinstance(positive, bool | np.bool_):
         raise ValueError(f"positive must be True or False; got {positive!r}.")
     weight = _positive_per_row(alpha, n_rows, "alpha", values)
     problem = MaskedLasso(values, observed, atoms, weight, bool(positive))

@@ -93,6 +93,6 @@ def checked_weights(sample_weight: Any, X: Any) -> np.ndarray:
     from sklearn.utils.validation import _check_sample_weight
 
     if isinstance(sample_weight, Tensor):
-        sample_weight = sample_weight.detach().cpu()
+        sample_weight = array_of(sample_weight, "sample_weight")
     with np.errstate(invalid="ignore"):  # infinities of both signs are refused, not warned of
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -47,8 +47,8 @@ class HoleQuestions(ScoringClassifier):
     completion_error_: np.ndarray
 
     @abstractmethod
-    def _completed(self, values: np.ndarray, first: int = 0) -> np.ndarray:
-        """Return checked samples with their holes filled; `first` is the number of the first."""
+    def _completed(self, values: np.ndarray) -> np.ndarray:
+        """Return checked samples with their holes filled."""
 
     @abstractmethod
     def _module(self) -> Model:
@@ -138,6 +138,7 @@ class HoleQuestions(ScoringClassifier):
         values = self._checked_new(X)
         if not is_whole(n_draws):
             raise ValueError(f"n_draws must be a whole number ≥ 1; got {n_draws!r}.")
+        self._finite_scores(values)  # refuses, by their numbers, samples without an answer
         # The same errors for all samples, so that none depends on its neighbours.
         random = np.random.default_rng(seed_from(random_state))
         errors = random.standard_normal((int(n_draws), *self._sample_shape))
@@ -145,7 +146,7 @@ class HoleQuestions(ScoringClassifier):
         count = np.zeros((len(values), len(self.classes_)), dtype=np.int64)
         for some in slices(len(values), _SAMPLES_AT_ONCE):
             given = np.array(values[some])
-            completed, holes = self._completed(given, some.start), np.isnan(given)
+            completed, holes = self._completed(given), np.isnan(given)
             for drawn in slices(len(errors), _ENTRIES_AT_ONCE // given.size):
                 added = np.where(holes, errors[drawn, None], 0)
                 filled = (completed + added).astype(given.dtype, copy=False)

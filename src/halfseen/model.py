@@ -24,7 +24,7 @@ from halfseen.networks import make_network
 from halfseen.nn import OUTPUTS, SparseCompletion
 from halfseen.objective import SCALINGS, share_weight
 from halfseen.standardise import Standardise, centre_and_scale
-from halfseen.tilings import Tiling, tiling_of
+from halfseen.tilings import Tiling, checked_layout, tiling_of
 from halfseen.training.published import Published
 
 _TRAININGS = ("task", "joint", "sequential", "published")
@@ -125,7 +125,7 @@ def module_for(
         n_features = math.prod(data.values.shape[1:])
         weight = share_weight(mean_observed, n_features, settings.rec_scaling).item()
         lambda_l1 = settings.lambda_rec * rms * n_features * weight  # alpha = rms / 2 there
-    n_tiles, n_tile_features = tiling_of(settings).layout(data.values.shape[1:]).shape
+    n_tiles, n_tile_features = checked_layout(tiling_of(settings), data.values.shape[1:]).shape
     module = make_module(
         settings,
         data.values.shape[1:],

@@ -196,12 +196,15 @@ class SparseCompletion(nn.Module):
     @torch.no_grad()
     def set_atoms(self, atoms: Tensor) -> None:
         """Put other values into `atoms`, of the same shape."""
-        if "atoms" not in self._parameters:  # what is computed would be computed again
+        self._require_own_atoms()
+        self.atoms.copy_(atoms)
+
+    def _require_own_atoms(self) -> None:
+        if "atoms" not in self._parameters:  # what is set would be computed again
             raise ValueError(
                 "the atoms of this layer are computed from other parameters, by a parametrisation "
                 "or pruning, and cannot be set; learn the dictionary before that."
             )
-        self.atoms.copy_(atoms)
 
     def learn(self, X, *, n_steps: int = 600, random_state=None) -> SparseCompletion:
         """Start dictionary and mean from samples with holes, without labels.
@@ -221,7 +224,7 @@ class SparseCompletion(nn.Module):
         self
         """
         _check_whole("n_steps", n_steps, 1)
-        self.set_atoms(self.atoms)  # refuses what cannot be set
+        self._require_own_atoms()
         start_from_array(self, X, n_steps, random_state)
         return self
 

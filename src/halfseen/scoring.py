@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from halfseen.boundary import array_of
 from halfseen.given_samples import checked_rows, checked_samples, named
 from halfseen.parquet import column, features_of, is_dataset
 
@@ -35,7 +36,7 @@ def require_labels(y: Any) -> None:
 
 def plain_labels(y: Any) -> Any:
     """Return the labels of a torch tensor as an array; anything else passes through."""
-    return y.detach().cpu().numpy() if isinstance(y, Tensor) else y
+    return array_of(y, "y") if isinstance(y, Tensor) else y
 
 
 def require_finite(results: np.ndarray, what: str, first: int = 0) -> None:

@@ -122,8 +122,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def impute(self, X) -> pd.DataFrame:
         """Return the table, as a frame of pandas, with its holes filled.
 
-        Columns, their order and their types stay. What is filled in lies within the range that
-        was seen in training.
+        Columns, their order and their types stay; sparse ones become dense. What is filled in lies
+        within the range that was seen in training.
         """
         classifier = self._fitted()
         values = _encoded(self.encoder_, X)

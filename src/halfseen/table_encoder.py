@@ -139,7 +139,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def with_holes(self, X, reset: bool = False) -> pd.DataFrame:
         """Return a checked table as a frame, with holes for `missing_values`."""
         frame = dense(as_frame(self._checked(X, reset)))
-        if frame.empty:
+        if reset and frame.empty:
             raise ValueError(f"the table has no rows or no columns; its shape is {frame.shape}.")
         for place in range(frame.shape[1]):
             refuse_strange(frame.iloc[:, place])

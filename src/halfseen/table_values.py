@@ -43,7 +43,13 @@ def readers(values: pd.Series) -> dict:
 
 
 def refuse_strange(values: pd.Series) -> None:
-    """Refuse types of arrow that pandas can do little with."""
+    """Refuse fields of several values, and types of arrow that pandas can do little with."""
+    known = values.dropna() if values.dtype == object else values[:0]
+    if any(isinstance(value, list | tuple | dict | np.ndarray) for value in known):
+        raise ValueError(
+            f"column {values.name!r} has several values in a field; make columns of its parts, or "
+            f"remove it."
+        )
     arrow = getattr(values.dtype, "pyarrow_dtype", None)
     if arrow is not None and str(arrow).startswith(_SEVERAL_VALUES):
         raise ValueError(
@@ -144,9 +150,11 @@ def almost_numbers(values: pd.Series) -> tuple[int, str] | None:
 
 
 def nearly_all_differ(values: pd.Series) -> bool:
-    """Say whether hardly a value of a column is there twice."""
-    known = text_of(values).dropna()
-    return len(known) >= _LEAST_TO_DIFFER and known.nunique() > 0.9 * len(known)
+    """Say whether nearly every row of a column has a text of its own."""
+    known = values.dropna()
+    if len(known) < _LEAST_TO_DIFFER or not all(isinstance(value, str) for value in known):
+        return False
+    return known.nunique() > 0.9 * len(values)
 
 
 def without(column: pd.Series, missing: tuple[str, ...], usual: bool) -> pd.Series:

@@ -313,9 +313,9 @@ def _doubts(encoder: Any, frame: pd.DataFrame) -> list[str]:
             )
         elif nearly_all_differ(values):
             notes.append(
-                f"column {column.name!r} has a value of its own in nearly every row, as a name or "
-                f"number of a row has: it says nothing of new rows, and while it is there hardly "
-                f"a row is certain. Leave it out."
+                f"column {column.name!r} has a text of its own in nearly every row, as names of "
+                f"rows have: it says nothing of new rows, and while it is there hardly a row is "
+                f"certain. Leave it out."
             )
     return notes
 

@@ -255,10 +255,12 @@ def published_settings(name: str, missing: float | str, *, sequential: bool = Fa
     if missing not in _LAMBDAS[name]:
         known = ", ".join(map(repr, _LAMBDAS[name]))
         raise ValueError(f"for {name!r} the paper has missing = {known}; got {missing!r}.")
+    if not isinstance(sequential, bool):
+        raise ValueError(f"sequential must be True or False; got {sequential!r}.")
     lambda_rec, lambda_l1 = _LAMBDAS[name][missing]
     return {
         **_SETTINGS[name],
-        "training": replace(_RATES[name], sequential=bool(sequential)),
+        "training": replace(_RATES[name], sequential=sequential),
         "lambda_rec": lambda_rec,
         "lambda_l1": lambda_l1,
         "label_weight": 1.0,
