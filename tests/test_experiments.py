@@ -283,7 +283,7 @@ def test_pictures_survive_their_row():
     [
         (["reproduce", "table1", "--only", "method"], "takes KEY=VALUE"),
         (["reproduce", "table1", "--only", "colour=red"], "--only knows dataset"),
-        (["reproduce", "table1", "--only", "method=magic"], "leaves no cell of 361"),
+        (["reproduce", "table1", "--only", "method=magic"], "leaves no cell of 362"),
         (["reproduce", "table1", "--variant", "digit=JPEG"], "--variant knows cifar10, mnist"),
         (["reproduce", "table1", "--device", "abacus", "--small"], "device='abacus' cannot be"),
         (["report", "nowhere"], "has no rows of an experiment"),
